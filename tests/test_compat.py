@@ -36,11 +36,7 @@ atexit.register(lambda: print("exit"))
 ENDING = """
 import asyncio, concurrent.futures.thread
 from django_ayework.compat import before_threads_end
-
-def end():
-    asyncio.run(asyncio.to_thread(print, "a thread was started"))
-
-before_threads_end(end)
+before_threads_end(lambda: asyncio.run(asyncio.to_thread(print, "a thread was started")))
 """
 
 
@@ -54,15 +50,14 @@ def test_a_callback_runs_in_each_forked_child():
     assert pids == []
 
 
-def test_functions_run_before_the_executors_of_asyncio_are_shut_down():
-    command = [sys.executable, "-c", ORDER]
-    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert printed.split() == ["threads", "run", "exit"]
+ENDS = [(ORDER, ["threads run", "exit"]), (ENDING, ["a thread was started"])]
 
 
-def test_as_the_interpreter_ends_executors_still_work():
-    ended = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, timeout=60)
-    assert ended.stdout == "a thread was started\n", ended.stderr
+@pytest.mark.parametrize(("source", "printed"), ENDS)
+def test_functions_run_as_the_interpreter_ends_before_the_executors_of_asyncio_are_shut_down(source, printed):
+    command = [sys.executable, "-c", source]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines() == printed, done.stderr
 
 
 def test_frames_of_another_thread_are_the_innermost_first():
@@ -82,13 +77,7 @@ def test_frames_of_another_thread_are_the_innermost_first():
         thread.join()
     assert names[names.index("run") :] == ["run", "_bootstrap_inner", "_bootstrap"]
     assert wait.__name__ in names[: names.index("run")]
-
-
-def test_a_thread_that_is_gone_has_no_frames():
-    thread = threading.Thread(target=int)
-    thread.start()
-    thread.join()
-    assert compat.frames_of_thread(thread.ident) == []
+    assert compat.frames_of_thread(thread.ident) == [], "a thread that is gone has none"
 
 
 def test_no_garbage_collection_starts_while_frames_of_another_thread_are_read(monkeypatch):
@@ -187,6 +176,31 @@ def test_only_a_connection_with_a_pool_has_one_to_close(monkeypatch: pytest.Monk
     assert closed == ["pool"]
 
 
+numbers = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+
+
+def nested(some):
+    return st.lists(some, max_size=3) | st.dictionaries(st.text(), some, max_size=3)
+
+
+PLAIN = st.recursive(st.none() | st.booleans() | numbers | st.text(), nested)
+
+
+@pytest.mark.parametrize("ensure_ascii", [True, False])
+@given(value=PLAIN)
+def test_json_is_written_as_by_the_standard_library(ensure_ascii, value):
+    expected = json.dumps(value, ensure_ascii=ensure_ascii, separators=(",", ":"))
+    assert compat.json_writer(ensure_ascii)(value) == expected
+
+
+def test_what_json_cannot_say_is_refused_and_it_is_written_without_the_encoder_in_c_too(monkeypatch):
+    for value in (math.nan, math.inf, {1, 2}, object()):
+        with pytest.raises((ValueError, TypeError)):
+            compat.json_writer(ensure_ascii=False)([value])
+    monkeypatch.setattr("json.encoder.c_make_encoder", None)
+    assert compat.json_writer(ensure_ascii=False)({"a": [1, "ü"]}) == '{"a":[1,"ü"]}'
+
+
 SEEN: list[bool] = []
 
 
@@ -202,51 +216,17 @@ class Probe:
             SEEN.append(is_discarding(self.discard))
 
 
-def probed(source):
+@pytest.mark.parametrize(("source", "seen"), [
+    ("Probe()", [True, True]), ("def made():\n return Probe()\nmade()", [True, True]),
+    ("value = Probe()", [False]), ("kept.append(Probe())", [False]),
+    ("kept.extend(made() for made in [Probe])", [False]), ("kept.extend(map(lambda: Probe(), []))", []),
+    # the called function keeps it, and it is freed elsewhere
+    ("def made(_):\n return Probe()\nkept.extend(map(made, [1]))\nkept.clear()", [True, False]),
+])  # fmt: skip
+def test_a_value_is_discarded_by_an_expression_statement_and_nowhere_else(source, seen):
     SEEN.clear()
     exec(source, {"Probe": Probe, "kept": []})
-    return list(SEEN)
-
-
-PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-)
-
-
-@pytest.mark.parametrize("ensure_ascii", [True, False])
-@given(value=PLAIN)
-def test_json_is_written_as_by_the_standard_library(ensure_ascii, value):
-    expected = json.dumps(value, ensure_ascii=ensure_ascii, separators=(",", ":"))
-    assert compat.json_writer(ensure_ascii)(value) == expected
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, {1, 2}, object()])
-def test_what_json_cannot_say_is_refused(value):
-    with pytest.raises((ValueError, TypeError)):
-        compat.json_writer(ensure_ascii=False)([value])
-
-
-def test_json_is_written_without_the_encoder_in_c_too(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("json.encoder.c_make_encoder", None)
-    assert compat.json_writer(ensure_ascii=False)({"a": [1, "ü"]}) == '{"a":[1,"ü"]}'
-
-
-@pytest.mark.parametrize(
-    ("source", "seen"),
-    [
-        ("Probe()", [True, True]),
-        ("def made():\n return Probe()\nmade()", [True, True]),
-        ("value = Probe()", [False]),
-        ("kept.append(Probe())", [False]),
-        ("kept.extend(made() for made in [Probe])", [False]),
-        ("kept.extend(map(lambda: Probe(), []))", []),
-        # the called function keeps it, and it is freed elsewhere
-        ("def made(_):\n return Probe()\nkept.extend(map(made, [1]))\nkept.clear()", [True, False]),
-    ],
-)
-def test_a_value_is_discarded_by_an_expression_statement_and_nowhere_else(source, seen):
-    assert probed(source) == seen
+    assert seen == SEEN
 
 
 @pytest.mark.django_db

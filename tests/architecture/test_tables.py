@@ -14,11 +14,8 @@ from django_ayework.models.work import OUTCOME_LABELS, REASON_LABELS, STATUS_LAB
 from django_ayework.rules.states import MOVES, Outcome, Reason, Status
 from tests.architecture.sources import ROOT
 
-MODELS = [
-    model
-    for model in apps.get_app_config("django_ayework").get_models()
-    if not model._meta.proxy and model._meta.managed
-]
+OURS = apps.get_app_config("django_ayework").get_models()
+MODELS = [model for model in OURS if not model._meta.proxy and model._meta.managed]
 PAGE = ROOT / "docs" / "explanation" / "lifecycle.md"
 
 
@@ -100,35 +97,26 @@ def test_pages_of_edges_have_room_for_what_is_written_once_more():
         assert cursor.fetchone()[0] == ["fillfactor=50"]
 
 
-def listed_moves() -> set[tuple[str, str]]:
-    """The moves that the page lists."""
-    [rows] = re.findall(r"^\| from \| to \|\n\|[-| ]+\n((?:\|.*\n)+)", PAGE.read_text(), re.MULTILINE)
-    sides = [line.strip("|").split("|") for line in rows.splitlines()]
-    return {
-        (before, after)
-        for first, second in sides
-        for before in re.findall(r"`(\w+)`", first)
-        for after in re.findall(r"`(\w+)`", second)
-    }
+def rows_below(head: str) -> str:
+    """The rows of the table of the page that has these words at its head."""
+    [rows] = re.findall(rf"^\| {head} \|.*\n\|[-| ]+\n((?:\|.*\n)+)", PAGE.read_text(), re.MULTILINE)
+    return rows
 
 
-def tabled(heading: str) -> list[str]:
-    """The first column of the table that has this word at its head."""
-    [rows] = re.findall(rf"^\| {heading} \|.*\n\|[-| ]+\n((?:\|.*\n)+)", PAGE.read_text(), re.MULTILINE)
-    return re.findall(r"^\| `(\w+)` \|", rows, re.MULTILINE)
+def tabled(head: str) -> list[str]:
+    """The first column of a table."""
+    return re.findall(r"^\| `(\w+)` \|", rows_below(head), re.MULTILINE)
 
 
-def test_the_moves_on_the_page_are_those_of_the_rules():
+def test_the_moves_on_the_page_and_in_its_picture_are_those_of_the_rules():
     moves = {(before, after) for before in MOVES for after in MOVES[before]}
-    assert listed_moves() == moves
+    rows = [line.strip("|").split("|") for line in rows_below(r"from \| to").splitlines()]
+    sides = [[re.findall(r"`(\w+)`", cell) for cell in row] for row in rows]
+    assert {(before, after) for first, second in sides for before in first for after in second} == moves
     assert set(tabled("from")) == set(Status)
     assert list(MOVES) == list(Status)
-
-
-def test_the_picture_draws_the_moves_of_the_rules():
     picture = (PAGE.parent.parent / "images" / "states.svg").read_text()
-    drawn = set(re.findall(r"<title>(\w+)&#45;&gt;(\w+)</title>", picture))
-    assert drawn == {(before, after) for before in MOVES for after in MOVES[before]}
+    assert set(re.findall(r"<title>(\w+)&#45;&gt;(\w+)</title>", picture)) == moves
 
 
 @pytest.mark.parametrize("values", [Status, Reason, Outcome], ids=lambda values: values.__name__.lower())
@@ -136,14 +124,11 @@ def test_the_tables_list_what_there_is_in_order(values):
     assert tabled(values.__name__.lower()) == list(values)
 
 
-@pytest.mark.parametrize(
-    ("labels", "values", "field"),
-    [
-        (STATUS_LABELS, Status, models.Work._meta.get_field("status")),
-        (REASON_LABELS, Reason, models.Work._meta.get_field("reason")),
-        (OUTCOME_LABELS, Outcome, models.Attempt._meta.get_field("outcome")),
-    ],
-)
+@pytest.mark.parametrize(("labels", "values", "field"), [
+    (STATUS_LABELS, Status, models.Work._meta.get_field("status")),
+    (REASON_LABELS, Reason, models.Work._meta.get_field("reason")),
+    (OUTCOME_LABELS, Outcome, models.Attempt._meta.get_field("outcome")),
+])  # fmt: skip
 def test_every_value_has_a_label_and_fits_its_column(labels, values, field):
     assert list(labels) == list(values)
     assert [value for value, _ in field.choices] == list(values)

@@ -15,19 +15,24 @@ from django_ayework import registry, work
 from tests.checks.hints import hint_of
 
 
-def test_e005_two_works_of_one_name(monkeypatch):
-    monkeypatch.setattr(registry, "_declared", {})
-    monkeypatch.setattr(registry, "clashes", {})
+def nothing() -> None: ...
 
+
+@pytest.fixture(name="registry")
+def empty_registry(monkeypatch):
+    for name, empty in (("_declared", {}), ("clashes", {}), ("_targets", (0, set()))):
+        monkeypatch.setattr(registry, name, empty)
+
+
+@pytest.mark.usefixtures("registry")
+def test_e005_two_works_of_one_name():
     @work(name="tests.twice")
     def first(): ...
 
     @work(name="tests.twice")
     def second(): ...
 
-    @work(name="tests.once")
-    def third(): ...
-
+    work(name="tests.once")(nothing)
     [message] = run_checks(tags=["ayework"])
     where = f"{__name__}.test_e005_two_works_of_one_name.<locals>"
     assert message.id == "ayework.E005"
@@ -35,11 +40,8 @@ def test_e005_two_works_of_one_name(monkeypatch):
     assert hint_of(message) == 'Give one of them another name: @work(name="...").'
 
 
-def nothing() -> None: ...
-
-
-def test_e008_a_dotted_path_that_leads_nowhere(monkeypatch):
-    monkeypatch.setattr(registry, "_declared", {})
+@pytest.mark.usefixtures("registry")
+def test_e008_a_dotted_path_that_leads_nowhere():
     here = f"{__name__}.nothing"
     work(name="tests.fine", on_failure=here, log_context=here, middleware=[here, nothing])(nothing)
     work(name="tests.lost", on_event="no.where", middleware=[here, f"{__name__}.nothnig"])(nothing)
@@ -50,28 +52,18 @@ def test_e008_a_dotted_path_that_leads_nowhere(monkeypatch):
     assert 'does not define a "nothnig" attribute/class.' in middleware.msg
 
 
-def test_w003_a_type_that_chains_to_one_that_is_not_there(monkeypatch):
-    monkeypatch.setattr(registry, "_declared", {})
-    monkeypatch.setattr(registry, "_targets", (0, set()))
-
-    @work(name="tests.store")
-    def store(): ...
-
-    @work(name="tests.fetch", then="tests.stor")
-    def fetch(): ...
-
-    @work(name="tests.crawl", then="tests.fetch")
-    def crawl(): ...
-
+@pytest.mark.usefixtures("registry")
+def test_w003_a_type_that_chains_to_one_that_is_not_there():
+    work(name="tests.store")(nothing)
+    work(name="tests.fetch", then="tests.stor")(nothing)
+    work(name="tests.crawl", then="tests.fetch")(nothing)
     [message] = run_checks(tags=["ayework"])
-    assert message.id == "ayework.W003"
-    assert message.msg == (
-        "'tests.fetch' has then='tests.stor', but no work has that name; its output is dropped."
-    )
-    assert hint_of(message) == "Did you mean 'tests.store'?"
+    assert (message.id, hint_of(message)) == ("ayework.W003", "Did you mean 'tests.store'?")
+    expected = "'tests.fetch' has then='tests.stor', but no work has that name; its output is dropped."
+    assert message.msg == expected
 
 
-BROKEN = "def broken(:"
+BROKEN = "# django_ayework\ndef broken(:"
 DIRECT = """
     from django_ayework import work
 
@@ -151,28 +143,31 @@ def test_w007_a_module_of_an_app_that_nothing_imports(depot: Path) -> None:
     assert "depot.tasks" not in sys.modules
 
 
-def test_decorators_are_known_by_whatever_name_they_are_imported(depot: Path) -> None:
-    write(depot, renamed=RENAMED, qualified=QUALIFIED)
-    messages = {module: message.rpartition(": ")[2] for module, (message, _) in found().items()}
-    assert messages == {"depot.renamed": "nightly, together.", "depot.qualified": "qualified."}
-
-
-def test_packages_below_an_app_are_looked_through_but_tests_and_migrations(depot: Path) -> None:
+def test_w007_decorators_by_other_names_and_packages_below_an_app_but_tests(depot: Path) -> None:
+    write(depot, renamed=RENAMED, qualified=QUALIFIED, test_works=DIRECT, conftest=DIRECT)
     for folder in ("jobs", "jobs/deep", "tests", "migrations"):
         write(depot / folder, late=DIRECT)
-    write(depot, test_works=DIRECT, conftest=DIRECT)
-    assert set(found()) == {"depot.jobs.late", "depot.jobs.deep.late"}
+    assert {module: message.rpartition(": ")[2] for module, (message, _) in found().items()} == {
+        "depot.renamed": "nightly, together.",
+        "depot.qualified": "qualified.",
+        "depot.jobs.late": "send, send_all.",
+        "depot.jobs.deep.late": "send, send_all.",
+    }
 
 
-def test_what_is_imported_or_no_work_or_unreadable_is_no_matter(depot: Path, monkeypatch: Any) -> None:
-    write(depot, tasks=DIRECT, others=OTHERS, broken=f"# django_ayework\n{BROKEN}")
-    monkeypatch.setitem(sys.modules, "depot.tasks", object())
-    assert found() == {}
-
-
-def test_the_project_package_is_looked_through_though_it_is_no_app(
-    depot: Path, settings: Any, monkeypatch: Any
+def test_w007_is_silent_on_what_is_imported_or_no_work_or_unreadable_or_foreign(
+    depot: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
+    write(depot, tasks=DIRECT, others=OTHERS, broken=BROKEN)
+    monkeypatch.setitem(sys.modules, "depot.tasks", object())
+    write(tmp_path / "site-packages" / "foreign", tasks=DIRECT)  # which the project does not write
+    monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
+    with modify_settings(INSTALLED_APPS={"append": "foreign"}):
+        assert found() == {}
+    del sys.modules["foreign"]
+
+
+def test_w007_the_project_package_though_it_is_no_app(depot: Path, settings: Any) -> None:
     write(depot.parent / "project", works=DIRECT)
     __import__("project")
     settings.SETTINGS_MODULE = "project.settings.production"
@@ -182,13 +177,3 @@ def test_the_project_package_is_looked_through_though_it_is_no_app(
         "Import project.works in the works.py of an app, or make its package an app: add it to "
         "INSTALLED_APPS and keep its works in works.py."
     )
-
-
-def test_a_package_that_the_project_does_not_write_is_left_alone(
-    depot: Path, tmp_path: Path, monkeypatch: Any
-) -> None:
-    write(tmp_path / "site-packages" / "foreign", tasks=DIRECT)
-    monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
-    with modify_settings(INSTALLED_APPS={"append": "foreign"}):
-        assert found() == {}
-    del sys.modules["foreign"]

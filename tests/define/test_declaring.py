@@ -24,16 +24,11 @@ def named(module, **options):
     return work(restock, **options) if not options else work(**options)(restock)
 
 
-@pytest.mark.parametrize(
-    ("module", "name"),
-    [
-        ("tests.app.works", "shop.restock"),  # the label of the app, not its module
-        ("tests.app", "shop.restock"),
-        ("tests.app.far.down", "shop.restock"),
-        ("example_project.audit.works", "audit.restock"),
-        ("django.contrib.auth.hooks", "auth.restock"),
-    ],
-)
+@pytest.mark.parametrize(("module", "name"), [
+    ("tests.app.works", "shop.restock"),  # the label of the app, not its module
+    ("tests.app", "shop.restock"), ("tests.app.far.down", "shop.restock"),
+    ("example_project.audit.works", "audit.restock"), ("django.contrib.auth.hooks", "auth.restock"),
+])  # fmt: skip
 def test_a_type_is_named_after_its_app_and_function(module, name):
     assert named(module).name == name
     assert registry.get(name).name == name
@@ -52,19 +47,14 @@ def test_a_given_name_wins(name):
     assert named("tests.app.works", name=name).name == named("nowhere", name=name).name == name
 
 
+RESERVED = "beginning with @ are reserved, got: '{}'"
 UNUSABLE = "a type name to be 1 to 128 printable characters, got: "
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        *(
-            (name, f"beginning with @ are reserved, got: '{name}'")
-            for name in ("@", "@work/dependency", "@mine")
-        ),
-        *((name, UNUSABLE) for name in ("", "two\nlines", "nul\x00", 5, b"bytes", "\ud800", "n" * 129)),
-    ],
-)
+@pytest.mark.parametrize(("name", "message"), [
+    *((name, RESERVED.format(name)) for name in ("@", "@work/dependency", "@mine")),
+    *((name, UNUSABLE) for name in ("", "two\nlines", "nul\x00", 5, b"bytes", "\ud800", "n" * 129)),
+])  # fmt: skip
 def test_a_name_that_cannot_be_used_is_refused(name, message):
     with pytest.raises(ImproperWork, match=message):
         named("tests.app.works", name=name)
@@ -95,38 +85,18 @@ async def async_generator():
     yield
 
 
-@pytest.mark.parametrize(
-    ("thing", "got"),
-    [
-        ("shop.add", r"got: 'shop\.add'"),
-        (Machine, "got: <class .*Machine"),
-        (Machine(), "got: <.*Machine object"),
-        (functools.partial(print), r"got: functools\.partial"),
-        (5, "got: 5"),
-        (b"add", "got: b'add'"),
-        (int, "got: <class 'int'>"),
-        (work(name="once")(lambda: None), "got: <WorkType once>"),
-        (generator, r"got the generator .*generator\(\)"),
-        (async_generator, r"got the generator .*async_generator\(\)"),
-    ],
-    ids=[
-        "text",
-        "class",
-        "instance",
-        "partial",
-        "number",
-        "bytes",
-        "builtin class",
-        "type",
-        "generator",
-        "async",
-    ],
-)
+@pytest.mark.parametrize(("thing", "got"), [
+    ("shop.add", r"got: 'shop\.add'"), (5, "got: 5"), (b"add", "got: b'add'"), (int, "got: <class 'int'>"),
+    (Machine, "got: <class .*Machine"), (Machine(), "got: <.*Machine object"),
+    (functools.partial(print), r"got: functools\.partial"),
+    (work(name="once")(lambda: None), "got: <WorkType once>"),
+    (generator, r"got the generator .*generator\(\)"),
+    (async_generator, r"got the generator .*async_generator\(\)"),
+])  # fmt: skip
 def test_only_functions_are_handlers(thing, got):
     with pytest.raises(ImproperWork, match=f"expected @work to decorate a.* function, {got}") as refusal:
         declared(thing)
-    assert isinstance(refusal.value, AyeworkError)
-    assert isinstance(refusal.value, TypeError)
+    assert isinstance(refusal.value, AyeworkError) and isinstance(refusal.value, TypeError)
     with pytest.raises(ImproperWork, match=r"expected @work to decorate a function, got: 'shop\.add'"):
         work("shop.add")
 
@@ -156,29 +126,18 @@ def test_methods_are_refused_and_the_message_says_why(decorator):
 
 
 NOT_FIRST = r"the context to be the first parameter of .*, got it as '.*ctx'"
+UNNAMED = r"named parameters, got a {} parameter \('{}'\); inputs are stored by name"
 
 
-def unnamed(what):
-    return f"named parameters, got {what}; inputs are stored by name"
-
-
-@pytest.mark.parametrize(
-    ("handler", "message"),
-    [
-        (lambda *args: None, unnamed(r"a \*args parameter \('args'\)")),
-        (lambda a, *rest: None, unnamed(r"a \*args parameter \('rest'\)")),
-        (lambda ctx, *args: None, unnamed(r"a \*args parameter \('args'\)")),
-        (lambda *ctx: None, unnamed(r"a \*args parameter \('ctx'\)")),
-        (lambda a, /: None, unnamed(r"a positional-only parameter \('a'\)")),
-        (lambda ctx, a, /: None, unnamed(r"a positional-only parameter \('a'\)")),
-        (lambda a, ctx: None, NOT_FIRST),
-        (lambda a, *, ctx: None, NOT_FIRST),
-        (lambda *, ctx: None, NOT_FIRST),
-        (lambda **ctx: None, NOT_FIRST),
-    ],
-)
-def test_parameters_that_cannot_be_passed_are_refused_at_decoration(handler, message):
-    with pytest.raises(ImproperWork, match=message):
+@pytest.mark.parametrize(("handler", "kind", "name"), [
+    (lambda *args: None, r"\*args", "args"), (lambda a, *rest: None, r"\*args", "rest"),
+    (lambda ctx, *args: None, r"\*args", "args"), (lambda *ctx: None, r"\*args", "ctx"),
+    (lambda a, /: None, "positional-only", "a"), (lambda ctx, a, /: None, "positional-only", "a"),
+    *((lambda a, ctx: None, None, "ctx"), (lambda a, *, ctx: None, None, "ctx")),
+    *((lambda *, ctx: None, None, "ctx"), (lambda **ctx: None, None, "ctx")),
+])  # fmt: skip
+def test_parameters_that_cannot_be_passed_are_refused_at_decoration(handler, kind, name):
+    with pytest.raises(ImproperWork, match=UNNAMED.format(kind, name) if kind else NOT_FIRST):
         declared(handler)
     assert declared(lambda ctx, /, a: None)(a=1).input == {"a": 1}
 
@@ -192,6 +151,7 @@ def test_the_handler_stays_the_plain_function():
     assert decorated.handler is double
     assert decorated.handler(4) == 8
     assert (decorated.__doc__, decorated.__name__) == ("Twice as much.", "double")
+    assert work(name="a")(queue="mail")(double).settings.queue == "mail"  # options in several goes
 
 
 def test_async_functions_are_told_from_plain_ones():
@@ -204,10 +164,6 @@ def test_async_functions_are_told_from_plain_ones():
         await slow()
 
     assert [declared(handler).is_async for handler in (slow, quick, wrapped)] == [True, False, True]
-
-
-def test_the_decorator_takes_options_in_several_goes():
-    assert work(name="a")(queue="mail")(lambda: None).settings.queue == "mail"
 
 
 def takes_context(handler) -> bool:
@@ -234,17 +190,14 @@ NAMES = ("Context", "django_ayework.Context", "ayework.Context", "'Context'", "'
 OTHERS = [int, "int", "MyContext", "Contextual", "Context_", None, "", textwrap]
 
 
-@pytest.mark.parametrize(
-    ("handler", "expected"),
-    [
-        *((annotated(annotation), True) for annotation in (Context, *NAMES)),
-        *((handler, True) for handler in (by_name, by_path, quoted, with_context)),
-        *((handler, True) for handler in (lambda ctx: None, lambda ctx, a: None, lambda ctx=None: None)),
-        *((annotated(annotation), False) for annotation in OTHERS),
-        *((handler, False) for handler in (lambda: None, lambda a, b: None, lambda context: None)),
-        (lambda **inputs: None, False),
-    ],
-)
+@pytest.mark.parametrize(("handler", "expected"), [
+    *((annotated(annotation), True) for annotation in (Context, *NAMES)),
+    *((handler, True) for handler in (by_name, by_path, quoted, with_context)),
+    *((handler, True) for handler in (lambda ctx: None, lambda ctx, a: None, lambda ctx=None: None)),
+    *((annotated(annotation), False) for annotation in OTHERS),
+    *((handler, False) for handler in (lambda: None, lambda a, b: None, lambda context: None)),
+    (lambda **inputs: None, False),
+])  # fmt: skip
 def test_a_first_parameter_is_the_context_by_its_annotation_or_the_name_ctx(handler, expected):
     assert takes_context(handler) is expected
 
@@ -301,33 +254,24 @@ def test_an_unknown_name_is_refused_with_the_nearest_one_and_the_likely_cause():
         "module that does. Works are loaded here from depot.tasks, tests.app.works."
     )
     assert isinstance(refusal.value, LookupError)
-
-
-def test_an_unknown_name_suggests_nothing_without_a_near_one():
     with pytest.raises(UnknownWorkType, match=r"^no work is named 'zzz'\. A work is known"):
         registry.get("zzz")
     assert registry.find("zzz") is None
     assert Registry().loaded() == "No module that defines works is loaded here."
 
 
-@pytest.mark.parametrize(
-    ("module", "qualname"), [("shop.works", "pack_again"), ("depot.works", "pack")], ids=["name", "module"]
-)
+@pytest.mark.parametrize(("module", "qualname"), [("shop.works", "pack_again"), ("depot.works", "pack")])
 def test_two_handlers_of_one_name_are_remembered_and_the_later_one_counts(module, qualname):
     registered()
+    reloaded = registered()  # the same function, which replaces itself silently
+    assert registry.get("tests.pack") is reloaded
+    assert registry.clashes == {}
     second = registered(module, qualname)
     assert registry.clashes == {"tests.pack": ("shop.works.pack", f"{module}.{qualname}")}
     assert registry.get("tests.pack") is second
     registry.unregister("tests.pack")
     registry.unregister("never heard of")
     assert registry.find("tests.pack") is None
-    assert registry.clashes == {}
-
-
-def test_the_same_function_after_a_reload_replaces_itself_silently():
-    registered()
-    reloaded = registered()
-    assert registry.get("tests.pack") is reloaded
     assert registry.clashes == {}
 
 

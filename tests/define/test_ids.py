@@ -14,25 +14,19 @@ from hypothesis import strategies as st
 from django_ayework.define import requests
 from django_ayework.define.requests import new_uuid7
 
+START = 1_700_000_000_000_000_000
 
-@pytest.fixture
-def clock(monkeypatch):
-    """A clock that shows what it is told, and the ids made by it."""
 
-    def show(*readings):
-        remaining = iter(readings)
-        monkeypatch.setattr(requests, "_last_tick", 0)
-        monkeypatch.setattr(requests.time, "time_ns", lambda: next(remaining))
-        return [new_uuid7() for _ in readings]
-
-    return show
+def made_at(*readings, make=new_uuid7):
+    """Make one at each reading of the clock; what was made before is unknown, as in another process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(requests, "_last_tick", 0)
+        patch.setattr(requests.time, "time_ns", iter(readings).__next__)
+        return [make() for _ in readings]
 
 
 def milliseconds(id):
     return uuid.UUID(id).int >> 80
-
-
-START = 1_700_000_000_000_000_000
 
 
 def test_an_id_is_a_uuid7_of_now():
@@ -42,21 +36,17 @@ def test_an_id_is_a_uuid7_of_now():
     assert before <= milliseconds(made) <= time.time_ns() // 1_000_000 + 1
 
 
-def test_ids_grow_while_the_clock_goes_back_and_follow_it_once_it_has_caught_up(clock):
-    made = clock(*[START - second * 10**9 for second in range(100)], START + 5 * 10**6)
+def test_ids_grow_while_the_clock_goes_back_and_follow_it_once_it_has_caught_up():
+    made = made_at(*[START - second * 10**9 for second in range(100)], START + 5 * 10**6)
     assert made == sorted(made)
     assert milliseconds(made[-2]) == START // 10**6  # not a moment in the past
     assert milliseconds(made[-1]) == START // 10**6 + 5
 
 
-def test_ids_made_a_microsecond_apart_sort_across_processes(clock):
-    # Each time, the one before is forgotten, as another process would not know it.
-    made = [clock(START + microsecond * 1000)[0] for microsecond in range(50)]
+def test_ids_of_several_processes_differ_at_one_moment_and_sort_when_made_a_microsecond_apart():
+    assert made_at(START) != made_at(START)
+    made = [made_at(START + microsecond * 1000)[0] for microsecond in range(50)]
     assert made == sorted(made)
-
-
-def test_ids_made_at_one_moment_by_two_processes_differ(clock):
-    assert clock(START) != clock(START)
 
 
 def test_ids_of_a_fork_are_its_own():
@@ -82,7 +72,7 @@ def test_no_two_threads_share_a_tick(monkeypatch):
         ready.wait()
         made.append([requests.next_tick() for _ in range(2000)])
 
-    monkeypatch.setattr(requests.time, "time_ns", lambda: 1_700_000_000_000_000_000)
+    monkeypatch.setattr(requests.time, "time_ns", lambda: START)
     threads = [threading.Thread(target=run) for _ in range(8)]
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -100,10 +90,5 @@ def test_no_two_threads_share_a_tick(monkeypatch):
 
 @given(st.lists(st.integers(0, 2**62), min_size=2, max_size=20))
 def test_ids_grow_whatever_the_clock_shows(readings):
-    with pytest.MonkeyPatch.context() as patch:
-        remaining = iter(readings)
-        patch.setattr(requests, "_last_tick", 0)
-        patch.setattr(requests.time, "time_ns", lambda: next(remaining))
-        ticks = [requests.next_tick() for _ in readings]
-
+    ticks = made_at(*readings, make=requests.next_tick)
     assert all(before < after for before, after in itertools.pairwise(ticks))

@@ -9,6 +9,8 @@ from django_ayework.define.instructions import Instruction
 from django_ayework.define.plans import plan_of
 from tests.define.declared import context, step
 
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
 
 def test_a_context_remembers_what_it_built_in_order(ctx, build):
     built = [ctx.result(1), ctx.queue([build()]), ctx.void()]
@@ -18,32 +20,35 @@ def test_a_context_remembers_what_it_built_in_order(ctx, build):
 
 def test_works_may_be_given_alone_in_lists_in_nested_lists_and_by_generators(ctx, build):
     a, b, c, d = (build() for _ in range(4))
-    assert ctx.queue(a).items == [a]
-    assert ctx.queue([a, b]).items == ctx.queue((a, b)).items == [a, b]
-    assert ctx.queue([a, [b, [c]], (d,)]).items == [a, b, c, d]
-    assert ctx.queue(request for request in (a, b)).items == [a, b]
-    assert ctx.queue([]).items == []
     inner, value = ctx.queue([b]), ctx.result(1)
-    assert ctx.queue([a, inner, value]).items == [a, inner, value]
-    assert ctx.queue(inner).items == [inner]
+    gate = dependency(on=["a"], queue=[build()])
+    for given, items in [
+        (a, [a]), ([a, b], [a, b]), ((a, b), [a, b]), ([a, [b, [c]], (d,)], [a, b, c, d]),
+        ((request for request in (a, b)), [a, b]), ([], []),
+        ([a, inner, value], [a, inner, value]), (inner, [inner]), ([gate], [gate]),
+    ]:  # fmt: skip
+        assert ctx.queue(given).items == items
+    assert ctx.queue([gate]).next([build()], Count(1)).items == [gate]
 
 
 @pytest.mark.parametrize("wrong", ["shop.add", 5, None, b"x", {"a": 1}, object(), [None], [step()]])
-def test_what_is_no_work_is_refused_with_how_to_build_one(ctx, wrong):
+def test_what_is_no_work_is_refused_with_how_to_build_one(ctx, build, wrong):
     with pytest.raises(TypeError, match=r"built by calling their type, such as add\(a=1, b=2\), or .* got: "):
         ctx.queue(wrong)
+    for no_work in (wrong, ["shop.add"], [context().result(1)]):
+        message = r"expected next\(works\) to have works built by calling their type"
+        with pytest.raises(TypeError, match=message):
+            ctx.queue([build()]).next(no_work)
 
 
-@pytest.mark.parametrize(
-    ("option", "nearest"),
-    [("prority", "priority"), ("dely", "delay"), ("id", None), ("on_commit", None)],
-)
-def test_an_option_that_is_not_of_queueing_is_refused_with_the_nearest_one(ctx, build, option, nearest):
-    message = f"'{option}' is not a queueing option" + (f". Did you mean '{nearest}'" if nearest else "")
-    with pytest.raises(TypeError, match=message):
-        ctx.queue([build()], **{option: 1})
-    with pytest.raises(TypeError, match=message):
-        ctx.queue([build()]).next([build()], **{option: 1})
+@pytest.mark.parametrize(("option", "hint"), [
+    ("prority", ". Did you mean 'priority'"), ("dely", ". Did you mean 'delay'"),
+    ("id", ""), ("on_commit", ""),
+])  # fmt: skip
+def test_an_option_that_is_not_of_queueing_is_refused_with_the_nearest_one(ctx, build, option, hint):
+    for queue in (ctx.queue, ctx.queue([build()]).next):
+        with pytest.raises(TypeError, match=f"'{option}' is not a queueing option{hint}"):
+            queue([build()], **{option: 1})
 
 
 def test_next_chains(ctx, build):
@@ -51,39 +56,28 @@ def test_next_chains(ctx, build):
     node = ctx.queue([first])
     chained = node.next([second]).next(third, "all-done", retry=Retry(attempts=1))
     assert chained is node
-    assert [link.works for link in node.links] == [(second,), (third,)]
-    assert [link.condition for link in node.links] == ["all-success", "all-done"]
-    assert [link.options for link in node.links] == [{}, {"retry": Retry(attempts=1)}]
-
-
-@pytest.mark.parametrize("wrong", ["shop.add", None, 5, [None], ["shop.add"], [context().result(1)]])
-def test_next_refuses_what_is_no_work(ctx, build, wrong):
-    with pytest.raises(TypeError, match=r"expected next\(works\) to have works built by calling their type"):
-        ctx.queue([build()]).next(wrong)
+    assert [(link.works, link.condition, link.options) for link in node.links] == [
+        ((second,), "all-success", {}),
+        ((third,), "all-done", {"retry": Retry(attempts=1)}),
+    ]
 
 
 def test_next_refuses_a_condition_that_cannot_be_met(ctx, build):
     chained, twice = ctx.queue([build(), [build()]]).next([build()], Count(2)), build()
-    for node in (chained, ctx.queue([twice, twice])):
-        with pytest.raises(ValueError, match="n at most the 1 watched works, got: 2"):
-            node.next([build()], Count(2))
-    with pytest.raises(ValueError, match=r"got: 'all-don'. Did you mean 'all-done'"):
-        ctx.queue([build()]).next([build()], "all-don")
-
-
-def test_next_counts_the_works_of_nested_instructions_and_their_links(ctx, build):
     nested = ctx.queue([build()]).next([build()])
     assert ctx.queue([build(), nested, ctx.result(1)]).next([build()], Count(3)).links
-    with pytest.raises(ValueError, match="n at most the 3 watched works"):
-        ctx.queue([build(), nested]).next([build()], Count(4))
-
-
-def test_gates_may_be_queued_and_watched(ctx, build):
-    gate = dependency(on=["a"], queue=[build()])
-    assert ctx.queue([gate]).next([build()], Count(1)).items == [gate]
-
-
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    for node, condition, message in [
+        (chained, Count(2), "n at most the 1 watched works, got: 2"),
+        (ctx.queue([twice, twice]), Count(2), "n at most the 1 watched works, got: 2"),
+        (
+            ctx.queue([build(), nested]),
+            Count(4),
+            "n at most the 3 watched works",
+        ),  # nested ones, and their links
+        (ctx.queue([build()]), "all-don", r"got: 'all-don'. Did you mean 'all-done'"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            node.next([build()], condition)
 
 
 def planned(ctx, returned, strict=True):
@@ -92,10 +86,6 @@ def planned(ctx, returned, strict=True):
 
 def ids(works):
     return [work.id for work in works]
-
-
-def values(plan):
-    return [contribution.value for contribution in plan.contributions]
 
 
 @pytest.mark.parametrize("value", [0, "", False, [], {}, 42, "text", [1, 2], {"a": 1}])
@@ -113,8 +103,7 @@ def test_none_and_void_are_no_result_and_no_contribution(ctx):
 
 def test_a_result_keeps_its_value_and_how_it_is_to_be_folded(ctx):
     plan = planned(ctx, ctx.result(None))
-    assert plan.own.value is None
-    assert len(plan.contributions) == 1
+    assert (plan.own.value, len(plan.contributions)) == (None, 1)
     other = context()
     plan = planned(other, other.result(5, final=True, append=len))
     assert (plan.own.value, plan.own.final, plan.own.append) == (5, True, len)
@@ -126,7 +115,7 @@ def test_contributions_and_works_are_in_list_order_however_deep(ctx, build):
     inner = ctx.queue([ctx.result(2), c, ctx.queue([ctx.result(3), d])])
     plan = planned(ctx, ctx.queue([a, ctx.result(1), [b, inner], ctx.result(4), ctx.void(), last]))
     assert plan.own is None, "only a result at the root is the work's own"
-    assert values(plan) == [1, 2, 3, 4, 5]
+    assert [contribution.value for contribution in plan.contributions] == [1, 2, 3, 4, 5]
     assert ids(plan.works) == ids([a, b, c, d])
 
 
@@ -136,9 +125,9 @@ def test_a_link_watches_the_works_of_nested_instructions_and_of_their_links(ctx,
     plan = planned(ctx, ctx.queue([a, nested, ctx.result(1)]).next([d]))
     *_, inner, outer = plan.works
     assert (inner.watched, ids(inner.releases)) == ((b.id,), [c.id])
+    assert (outer.watched, ids(outer.releases)) == ((a.id, b.id, c.id), [d.id])
     other = context()
     assert planned(other, other.queue([]).next([build()])).works[0].watched == ()
-    assert (outer.watched, ids(outer.releases)) == ((a.id, b.id, c.id), [d.id])
 
 
 def test_options_given_when_queueing_win_over_those_a_type_computes(ctx):
@@ -149,5 +138,4 @@ def test_options_given_when_queueing_win_over_those_a_type_computes(ctx):
     before = dict(request.options)
     queued, gate = planned(ctx, ctx.queue([request], **given).next([build()], **given)).works
     assert request.options == before, "the request itself is not changed"
-    assert queued.options == expected
-    assert gate.releases[0].options == expected
+    assert queued.options == gate.releases[0].options == expected

@@ -20,49 +20,42 @@ def declare(**options):
     work(**options)(lambda: None)
 
 
+def queue(**options):
+    checked(options)
+
+
+ATTEMPTS = "retry=Retry(attempts=…)"
+#: What is said instead of a name that is not known, by where it was given.
+FOREIGN = {
+    "an option of @work": {
+        "quue": "'queue'", "prority": "'priority'", "strict_retrun": "'strict_return'", "nmae": "'name'",
+        "retries": ATTEMPTS, "retires": ATTEMPTS, "max_attempts": ATTEMPTS, "time_limit": "'timeout'",
+        "delay": "enqueue(…, delay=…)", "countdown": "enqueue(…, delay=…)", "eta": "enqueue(…, run_at=…)",
+        "unique": "enqueue(…, dedup=Dedup(key))", "bind": "a first parameter named ctx",
+        "cron": "@schedule(…) above @work", "rate_limit": "doer=rate_limited(…)",
+        "autoretry_for": "'on_failure'", "default_retry_delay": "retry=Retry(base=…)",
+    },
+    "an option of Retry": {
+        "max_attempts": "'attempts'", "retires": "'attempts'", "delay": "'base'", "atempts": "'attempts'",
+        "on": "@work(on_failure=…)", "zzz": None,
+    },
+    "a queueing option": {
+        "prority": "'priority'", "countdown": "'delay'", "eta": "'run_at'", "max_attempts": ATTEMPTS,
+        "unique_key": "dedup=Dedup(key)", "task_id": "'id'", "retry_backoff_max": "retry=Retry(max=…)",
+        "link": "ctx.queue([…]).next(…)", "a": None,
+    },
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("of", "foreign", "own"),
-    [
-        ("@work", "quue", "'queue'"),
-        ("@work", "prority", "'priority'"),
-        ("@work", "strict_retrun", "'strict_return'"),
-        ("@work", "nmae", "'name'"),
-        ("@work", "retries", "retry=Retry(attempts=…)"),
-        ("@work", "retires", "retry=Retry(attempts=…)"),
-        ("@work", "max_attempts", "retry=Retry(attempts=…)"),
-        ("@work", "time_limit", "'timeout'"),
-        ("@work", "delay", "enqueue(…, delay=…)"),
-        ("@work", "countdown", "enqueue(…, delay=…)"),
-        ("@work", "eta", "enqueue(…, run_at=…)"),
-        ("@work", "unique", "enqueue(…, dedup=Dedup(key))"),
-        ("@work", "bind", "a first parameter named ctx"),
-        ("@work", "cron", "@schedule(…) above @work"),
-        ("@work", "rate_limit", "doer=rate_limited(…)"),
-        ("@work", "autoretry_for", "'on_failure'"),
-        ("@work", "default_retry_delay", "retry=Retry(base=…)"),
-        ("Retry", "max_attempts", "'attempts'"),
-        ("Retry", "retires", "'attempts'"),
-        ("Retry", "delay", "'base'"),
-        ("Retry", "atempts", "'attempts'"),
-        ("Retry", "on", "@work(on_failure=…)"),
-        ("Retry", "zzz", None),
-        ("queueing", "prority", "'priority'"),
-        ("queueing", "countdown", "'delay'"),
-        ("queueing", "eta", "'run_at'"),
-        ("queueing", "max_attempts", "retry=Retry(attempts=…)"),
-        ("queueing", "unique_key", "dedup=Dedup(key)"),
-        ("queueing", "task_id", "'id'"),
-        ("queueing", "retry_backoff_max", "retry=Retry(max=…)"),
-        ("queueing", "link", "ctx.queue([…]).next(…)"),
-        ("queueing", "a", None),
-    ],
+    ("use", "what"),
+    [(declare, "an option of @work"), (Retry, "an option of Retry"), (queue, "a queueing option")],
 )
-def test_an_unknown_option_is_refused_with_the_nearest_or_its_name_here(of, foreign, own):
-    use = {"@work": declare, "Retry": Retry, "queueing": lambda **options: checked(options)}[of]
-    what = "a queueing option" if of == "queueing" else f"an option of {of}"
-    with pytest.raises(TypeError) as refusal:
-        use(**{foreign: None if of == "@work" else 5})
-    assert str(refusal.value) == f"{foreign!r} is not {what}." + (f" Did you mean {own}?" if own else "")
+def test_an_unknown_option_is_refused_with_the_nearest_or_its_name_here(use, what):
+    for foreign, own in FOREIGN[what].items():
+        with pytest.raises(TypeError) as refusal:
+            use(**{foreign: 5})
+        assert str(refusal.value) == f"{foreign!r} is not {what}." + (f" Did you mean {own}?" if own else "")
 
 
 @pytest.mark.parametrize(("option", "own"), [("expires", "deadline"), ("delay", "run_at")])
@@ -71,12 +64,9 @@ def test_a_moment_instead_of_a_duration_is_refused_with_the_option_that_takes_on
         checked({option: datetime(2026, 1, 1, tzinfo=UTC)})
 
 
-def test_a_number_instead_of_a_retry_policy_is_refused_with_an_example():
+def test_a_number_instead_of_a_retry_policy_or_without_its_name_is_refused_with_an_example():
     with pytest.raises(InvalidOption, match=r"a Retry\(\.\.\.\), such as Retry\(attempts=5\), got: 5\."):
         checked({"retry": 5})
-
-
-def test_a_number_of_attempts_without_its_name_is_refused_with_the_name():
     with pytest.raises(TypeError, match=r"^5 is not an option of Retry\. Did you mean attempts=5\?"):
         Retry(5)  # type: ignore[misc]  # pyright: ignore[reportCallIssue]
 
@@ -87,21 +77,15 @@ def test_a_retry_policy_is_copied_and_pickled():
     assert dataclasses.replace(policy, attempts=2) == Retry(attempts=2, base=60)
 
 
-@pytest.mark.parametrize(
-    ("option", "values"),
-    [
-        ("queue", ["", "q" * 65, 5]),
-        ("fairness", ["nul\x00"]),
-        ("priority", [1.5, True, 2**31]),
-        ("retry", [{"attempts": 3}]),
-    ],
-)
+@pytest.mark.parametrize(("option", "values"), [
+    ("queue", ["", "q" * 65, 5]), ("fairness", ["nul\x00"]), ("priority", [1.5, True, 2**31]),
+    ("retry", [{"attempts": 3}]),
+])  # fmt: skip
 def test_values_of_options_are_checked_at_decoration(option, values):
     for value in values:
         with pytest.raises(InvalidOption, match=f"expected {option} to be .* got: ") as refusal:
             step(**{option: value})
-        assert isinstance(refusal.value, AyeworkError)
-        assert isinstance(refusal.value, ValueError)
+        assert isinstance(refusal.value, AyeworkError) and isinstance(refusal.value, ValueError)
 
 
 def test_checked_options_may_be_checked_again():
@@ -131,39 +115,26 @@ def test_the_constants_of_a_type_are_options_of_its_works():
 
 LIST = "middleware to be a list of callables or dotted paths"
 PATH = "to be a callable or the dotted path of one"
-NAMES = "redact to have names such as 'card.number'"
+LIST_OF_NAMES, NAMES = "redact to be a list of names", "redact to have names"
 MAPPING = "retention to be a mapping of success, cancelled, dead to seconds (a number), a timedelta, or None"
+KEYS = "the keys of retention to be of success, cancelled, dead"
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "message"),
-    [
-        ("middleware", print, f"expected {LIST}, got: <built-in function print>."),
-        ("middleware", "shop.tenancy", f"expected {LIST}, got: 'shop.tenancy'."),
-        ("middleware", [print, 5], f"expected middleware[1] {PATH}, got: 5."),
-        ("middleware", ["tenancy"], f"expected middleware[0] {PATH}, got: 'tenancy'."),
-        (
-            "options",
-            {"queue": "mail"},
-            "expected options to be a function of the input, got: {'queue': 'mail'}.",
-        ),
-        ("redact", "n", "expected redact to be a list of names such as 'card.number', got: 'n'."),
-        ("redact", [5], f"expected {NAMES}, got: 5."),
-        ("redact", ["n."], f"expected {NAMES}, got: 'n.'."),
-        ("redact", [""], f"expected {NAMES}, got: ''."),
-        ("retention", 60, f'expected {MAPPING} for good, such as {{"success": 3600}}, got: 60.'),
-        (
-            "retention",
-            {"sucess": 60},
-            "expected the keys of retention to be of success, cancelled, dead, got: 'sucess'. "
-            "Did you mean 'success'?",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("option", "value", "message"), [
+    ("middleware", print, f"{LIST}, got: <built-in function print>."),
+    ("middleware", "shop.tenancy", f"{LIST}, got: 'shop.tenancy'."),
+    ("middleware", [print, 5], f"middleware[1] {PATH}, got: 5."),
+    ("middleware", ["tenancy"], f"middleware[0] {PATH}, got: 'tenancy'."),
+    ("options", {"queue": "mail"}, "options to be a function of the input, got: {'queue': 'mail'}."),
+    ("redact", "n", f"{LIST_OF_NAMES} such as 'card.number', got: 'n'."),
+    *(("redact", [name], f"{NAMES} such as 'card.number', got: {name!r}.") for name in (5, "n.", "")),
+    ("retention", 60, f'{MAPPING} for good, such as {{"success": 3600}}, got: 60.'),
+    ("retention", {"sucess": 60}, f"{KEYS}, got: 'sucess'. Did you mean 'success'?"),
+])  # fmt: skip
 def test_a_list_or_mapping_that_cannot_be_used_is_refused_where_it_is_declared(option, value, message):
     with pytest.raises(InvalidOption) as refusal:
         step(**{option: value})
-    assert str(refusal.value) == message
+    assert str(refusal.value) == f"expected {message}"
 
 
 def test_lists_and_mappings_are_kept_as_plain_values():

@@ -29,11 +29,6 @@ def test_every_call_is_an_unchangeable_request_with_an_id_of_its_own(build):
         requests[0].id = "other"
 
 
-def test_the_setting_makes_ids(build, settings):
-    settings.AYEWORK = {"ID": iter(["mine-1", "mine-2"]).__next__}
-    assert [build().id, build().id] == ["mine-1", "mine-2"]
-
-
 @pytest.mark.parametrize(("make", "got"), [("uuid.uuid4", "UUID"), (lambda: "two words", "'two words'")])
 def test_an_id_of_the_setting_that_cannot_be_used_is_refused(build, settings, make, got):
     settings.AYEWORK = {"ID": make}
@@ -58,26 +53,19 @@ def test_arguments_are_kept_by_name_without_defaults():
     assert request.type == number.name == "tests.add"
     assert repr(request) == f"<WorkRequest tests.add {request.id}>"
 
-
-@pytest.mark.parametrize(
-    "extra", [{"loud": True, "colour": "red"}, {"self": 1, "labels": 2, "name": 3, "kwargs": 4}]
-)
-def test_extra_names_are_inputs_whatever_words_they_are(extra):
-    assert note("x", **extra).input == {"text": "x", **extra}
+    for extra in ({"loud": True, "colour": "red"}, {"self": 1, "labels": 2, "name": 3, "kwargs": 4}):
+        assert note("x", **extra).input == {"text": "x", **extra}
 
 
-@pytest.mark.parametrize(
-    ("call", "matter", "got"),
-    [
-        (lambda: number(), "missing a required argument: 'a'", "()"),
-        (lambda: number.build({}), "missing a required argument: 'a'", "()"),
-        (lambda: number(b=1), "missing a required argument: 'a'", "(b=…)"),
-        (lambda: number(1, 2, 3), "too many positional arguments", "(…, …, …)"),
-        (lambda: number(1, c=3), "got an unexpected keyword argument 'c'", "(…, c=…)"),
-        (lambda: number(1, a=1), "multiple values for argument 'a'", "(…, a=…)"),
-        (lambda: number(ctx=None, a=1), "got an unexpected keyword argument 'ctx'", "(ctx=…, a=…)"),
-    ],
-)
+@pytest.mark.parametrize(("call", "matter", "got"), [
+    (lambda: number(), "missing a required argument: 'a'", "()"),
+    (lambda: number.build({}), "missing a required argument: 'a'", "()"),
+    (lambda: number(b=1), "missing a required argument: 'a'", "(b=…)"),
+    (lambda: number(1, 2, 3), "too many positional arguments", "(…, …, …)"),
+    (lambda: number(1, c=3), "got an unexpected keyword argument 'c'", "(…, c=…)"),
+    (lambda: number(1, a=1), "multiple values for argument 'a'", "(…, a=…)"),
+    (lambda: number(ctx=None, a=1), "got an unexpected keyword argument 'ctx'", "(ctx=…, a=…)"),
+])  # fmt: skip
 def test_a_call_that_does_not_fit_is_refused(call, matter, got):
     with pytest.raises(TypeError) as refusal:
         call()
@@ -86,12 +74,11 @@ def test_a_call_that_does_not_fit_is_refused(call, matter, got):
         note()
 
 
-@given(
-    st.lists(st.sampled_from(["text", "loud", "labels", "colour", "self", "name"]), unique=True).map(
-        lambda names: {name: place for place, name in enumerate(names)}
-    ),
-    st.sampled_from([number, note]),
-)
+names = st.lists(st.sampled_from(["text", "loud", "labels", "colour", "self", "name"]), unique=True)
+calls = names.map(lambda names: {name: place for place, name in enumerate(names)})
+
+
+@given(calls, st.sampled_from([number, note]))
 def test_a_call_by_name_is_bound_as_python_binds_it(arguments, work_type):
     try:
         bound = dict(work_type.signature.bind(**arguments).arguments)
@@ -103,14 +90,10 @@ def test_a_call_by_name_is_bound_as_python_binds_it(arguments, work_type):
         assert [*work_type.build(arguments).input.items()] == [*bound.items()]
 
 
-def test_a_call_by_name_keeps_the_order_of_the_signature():
+def test_inputs_are_in_the_order_of_the_signature_and_not_the_mappings_that_they_were_made_of():
     assert list(number(b=1, a=2).input) == list(number.build({"b": 1, "a": 2}).input) == ["a", "b"]
-
-
-def test_inputs_of_requests_are_not_the_mappings_that_they_were_made_of():
     given = {"a": 1, "b": 2}
-    for _ in range(2):
-        request = number.build(given)
+    for request in (number.build(given), number.build(given)):
         assert request.input == given
         assert request.input is not given
 
@@ -122,45 +105,33 @@ def test_a_gate_watches_requests_handles_and_ids_in_order_and_once(build):
     assert dependency(on=(f"w{n}" for n in range(3)), queue=[]).watched == ("w0", "w1", "w2")
     assert len(dependency(on=["a"], queue=(build() for _ in range(2))).releases) == 2
     assert dependency(on=["a"], queue=request).releases == (request,)
+    for single in (build(), get_handle("h-1"), "order-17"):  # which needs no list
+        assert len(dependency(on=single, queue=[build()]).watched) == 1
 
 
 def test_a_gate_is_a_request_of_a_reserved_type_with_defaults(build):
     gate = dependency(on=["a"], queue=[build()])
-    assert gate.type == GATE_TYPE
-    assert gate.type.startswith("@")
+    assert gate.type == GATE_TYPE and gate.type.startswith("@")
     assert (gate.condition, gate.timeout, gate.on_unmet) == ("all-success", None, "dead")
-    assert dependency(on=["a"], queue=[], on_unmet="wait").on_unmet == "wait"
-    assert dependency(on=["a", "b"], queue=[], condition=Count(2)).condition == Count(2)
     assert gate.id
     assert dependency(on=[gate], queue=[]).watched == (gate.id,)  # so a gate can watch a gate
+    for option, value, kept in [
+        ("on_unmet", "wait", "wait"), ("condition", Count(2), Count(2)),
+        ("timeout", timedelta(minutes=1), 60.0), ("timeout", 0, 0.0),
+    ]:  # fmt: skip
+        assert getattr(dependency(on=["a", "b"], queue=[], **{option: value}), option) == kept
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"condition": Count(3)}, "n at most the 2 watched works, got: 3"),
-        ({"on": ["a", "a"], "condition": Count(2)}, "n at most the 1 watched works, got: 2"),
-        ({"condition": "all-succes"}, "got: 'all-succes'. Did you mean 'all-success'"),
-        ({"on_unmet": "ignore"}, "on_unmet to be 'dead' or 'wait', got: 'ignore'"),
-        ({"timeout": -1}, "expected timeout to be 0 seconds or more"),
-    ],
-    ids=["count", "count of one work named twice", "condition", "on_unmet", "timeout"],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"condition": Count(3)}, "n at most the 2 watched works, got: 3"),
+    ({"on": ["a", "a"], "condition": Count(2)}, "n at most the 1 watched works, got: 2"),
+    ({"condition": "all-succes"}, "got: 'all-succes'. Did you mean 'all-success'"),
+    ({"on_unmet": "ignore"}, "on_unmet to be 'dead' or 'wait', got: 'ignore'"),
+    ({"timeout": -1}, "expected timeout to be 0 seconds or more"),
+], ids=["count", "count of one work named twice", "condition", "on_unmet", "timeout"])  # fmt: skip
 def test_unusable_options_of_a_gate_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         dependency(**{"on": ["a", "b"], "queue": []} | options)
-
-
-@pytest.mark.parametrize(
-    "single", [lambda build: build(), lambda build: get_handle("h-1"), lambda build: "order-17"]
-)
-def test_a_single_thing_to_watch_needs_no_list(build, single):
-    assert len(dependency(on=single(build), queue=[build()]).watched) == 1
-
-
-def test_a_timeout_is_a_duration(build):
-    assert dependency(on=["a"], queue=[], timeout=timedelta(minutes=1)).timeout == 60.0
-    assert dependency(on=["a"], queue=[], timeout=0).timeout == 0.0
 
 
 @pytest.mark.parametrize("on", [[None], [""], ["two words"], [5], 5, None, ["x" * 65]])
@@ -176,52 +147,45 @@ def test_what_cannot_be_queued_is_refused_with_how_to_build_a_work(queue):
         dependency(on=["a"], queue=queue)
 
 
-@pytest.mark.parametrize(
-    ("thing", "foreign", "own"),
-    [
-        (add, "delay", "add.enqueue(…)"),
-        (add, "apply_async", "enqueue(add(…), delay=…)"),
-        (add, "send", "add.enqueue(…)"),
-        (add, "enqeue", "'enqueue'"),
-        (add, "func", "add.handler(…)"),
-        (add, "s", "add(…)"),
-        (add, "delay_on_commit", "add.enqueue(…)"),
-        (add, "apply_async_on_commit", "enqueue(add(…), delay=…)"),
-        (add, "AsyncResult", "get_handle(id)"),
-        (add, "retry", "raise Reschedule(delay=…)"),
-        (context(), "retry", "raise Reschedule(delay=…)"),
-        (context(), "request", "ctx.id"),
-        (context(), "update_state", "ctx.progress(done, total)"),
-        (context(), "progres", "'progress'"),
-        (get_handle("some-id"), "get", "handle.result(timeout=…)"),
-        (get_handle("some-id"), "status", "handle.state().status"),
-        (get_handle("some-id"), "ready", "handle.state().status in Status.terminal"),
-        (get_handle("some-id"), "task_id", "handle.id"),
-        (get_handle("some-id"), "revoke", "cancel(handle.id)"),
-        (get_handle("some-id"), "resutl", "'result'"),
-        ("request", "enqueue", "enqueue(work)"),
-        ("request", "delay", "enqueue(work)"),
-        ("request", "result", "enqueue(work).result()"),
-    ],
-)
-def test_an_attribute_named_as_elsewhere_is_refused_with_its_name_here(thing, foreign, own):
-    thing = add(a=1, b=2) if thing == "request" else thing
-    with pytest.raises(AttributeError) as refusal:
-        getattr(thing, foreign)
-    kind = type(thing).__name__
-    assert str(refusal.value) == f"{kind!r} object has no attribute {foreign!r}. Did you mean {own}?"
+#: What is said instead of an attribute that is not there, by what was asked for it.
+FOREIGN = [
+    (lambda: add, {
+        "delay": "add.enqueue(…)", "send": "add.enqueue(…)", "delay_on_commit": "add.enqueue(…)",
+        "apply_async": "enqueue(add(…), delay=…)", "apply_async_on_commit": "enqueue(add(…), delay=…)",
+        "s": "add(…)", "enqeue": "'enqueue'", "func": "add.handler(…)", "AsyncResult": "get_handle(id)",
+        "retry": "raise Reschedule(delay=…)",
+    }),
+    (context, {
+        "retry": "raise Reschedule(delay=…)", "request": "ctx.id", "progres": "'progress'",
+        "update_state": "ctx.progress(done, total)",
+    }),
+    (lambda: get_handle("some-id"), {
+        "get": "handle.result(timeout=…)", "status": "handle.state().status", "task_id": "handle.id",
+        "ready": "handle.state().status in Status.terminal", "revoke": "cancel(handle.id)",
+        "resutl": "'result'",
+    }),
+    (lambda: add(a=1, b=2), {
+        "enqueue": "enqueue(work)", "delay": "enqueue(work)", "result": "enqueue(work).result()",
+    }),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "names"), FOREIGN, ids=["type", "context", "handle", "request"])
+def test_an_attribute_named_as_elsewhere_is_refused_with_its_name_here(make, names):
+    thing = make()
+    for foreign, own in names.items():
+        with pytest.raises(AttributeError) as refusal:
+            getattr(thing, foreign)
+        kind = type(thing).__name__
+        assert str(refusal.value) == f"{kind!r} object has no attribute {foreign!r}. Did you mean {own}?"
 
 
 def test_instructions_without_next_say_what_has_it():
     ctx = context()
-    for instruction, name in [
-        (ctx.result(1), "result"),
-        (ctx.void(), "void"),
-        (ctx.continue_with(add(a=1, b=2)), "continue_with"),
-    ]:
-        with pytest.raises(
-            AttributeError, match=rf"^ctx\.{name}\(…\) has no \.next, which is of ctx\.queue\(…\) only"
-        ):
+    built = {"result": ctx.result(1), "void": ctx.void(), "continue_with": ctx.continue_with(add(a=1, b=2))}
+    for name, instruction in built.items():
+        message = rf"^ctx\.{name}\(…\) has no \.next, which is of ctx\.queue\(…\) only"
+        with pytest.raises(AttributeError, match=message):
             instruction.next([add(a=1, b=2)])
     assert not hasattr(dependency([], []), "next")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
 from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple, TypeAlias
@@ -12,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 import django_ayework.errors
 from django_ayework.errors import AyeworkError
 from tests.architecture.sources import parsed
-from tests.docs import ROOT
+from tests.documentation.pages import page as page_at
 
 #: The calls that log from WARNING upward.
 LOGGING = ("warning", "error", "exception", "critical")
@@ -21,11 +20,8 @@ GIVING = {"documented": (0, 1), "type_error": (1, 0), "value_error": (1, 0), "re
 #: Errors that are no messages: a handler raises them to say what is to happen.
 INSTRUCTIONS = ("Defer", "Reschedule", "Abort")
 #: Errors of the package by their name, and the function that makes one.
-OWN = {
-    name: kind
-    for name, kind in vars(django_ayework.errors).items()
-    if isinstance(kind, type) and issubclass(kind, AyeworkError)
-}
+CLASSES = {name: kind for name, kind in vars(django_ayework.errors).items() if isinstance(kind, type)}
+OWN = {name: kind for name, kind in CLASSES.items() if issubclass(kind, AyeworkError)}
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -49,16 +45,17 @@ def functions_of(tree: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
         left.extend((child, inner) for child in reversed([*ast.iter_child_nodes(node)]))
 
 
-def template(node: ast.AST | None, within: ast.AST) -> str | None:
+def template(node: ast.AST | None) -> str | None:
     """Return a text with … for what is filled in; None when the source does not say it."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return node.value
-    if isinstance(node, ast.JoinedStr):
-        return "".join(template(part, within) or "…" for part in node.values)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return f"{template(node.left, within) or '…'}{template(node.right, within) or '…'}"
-    if isinstance(node, ast.Call) and ast.unparse(node.func) == "_":
-        return re.sub(r"%(\(\w+\))?[srd]", "…", template(node.args[0], within) or "…")
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=parts):
+            return "".join(template(part) or "…" for part in parts)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return f"{template(left) or '…'}{template(right) or '…'}"
+        case ast.Call(func=ast.Name(id="_"), args=[text, *_]):
+            return re.sub(r"%(\(\w+\))?[srd]", "…", template(text) or "…")
     return None
 
 
@@ -71,7 +68,7 @@ def templates(node: ast.AST | None, within: ast.AST) -> tuple[str, ...]:
         return templates(before[-1].value, within) if before else ()
     if isinstance(node, ast.IfExp):
         return (*templates(node.body, within), *templates(node.orelse, within))
-    found = template(node, within)
+    found = template(node)
     return () if found is None else (tidy(found),)
 
 
@@ -104,8 +101,7 @@ def messages_in(module: str, tree: ast.Module) -> Iterator[Message]:
     for node, within in functions_of(tree):
         if not isinstance(node, ast.Call):
             continue
-        name = ast.unparse(node.func).split(".")[-1]
-        place = f"{module}:{node.lineno}"
+        name, place = ast.unparse(node.func).split(".")[-1], f"{module}:{node.lineno}"
         if name in GIVING and len(node.args) >= 2:
             text, given = (node.args[at] for at in GIVING[name])
             if isinstance(given, ast.Constant):
@@ -113,12 +109,11 @@ def messages_in(module: str, tree: ast.Module) -> Iterator[Message]:
                 page = "commands" if name == "refused" else "errors"
                 yield Message(place, page, str(given.value), templates(first, within))
         elif name in LOGGING and ast.unparse(node.func).startswith("logger."):
-            yield Message(place, "log", logged_code(node, within), (record_template(node, within),))
+            yield Message(place, "log", *record(node))
         elif name in ("Error", "Warning") and (id := keyword(node, "id")) is not None:
             yield Message(place, "checks", id, templates(node.args[0], within))
         elif (name in OWN and name not in INSTRUCTIONS) or name == "invalid":
-            default = OWN[name].entry if name in OWN else ""
-            code = keyword(node, "code") or default
+            code = keyword(node, "code") or (OWN[name].entry if name in OWN else "")
             yield Message(place, "errors", code, message_of(name, node, within))
 
 
@@ -128,18 +123,12 @@ def keyword(node: ast.Call, name: str) -> str | None:
     return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else None
 
 
-def logged_code(node: ast.Call, within: ast.AST) -> str:
-    """Return the code of a record, which ``logged()`` is given in the call; empty without."""
-    for each in ast.walk(node):
-        if isinstance(each, ast.Call) and ast.unparse(each.func) == "logged":
-            return template(each.args[0], within) or ""
-    return ""
-
-
-def record_template(node: ast.Call, within: ast.AST) -> str:
-    """Return the text of a record without the link at its end."""
-    text = tidy(re.sub(r"%(\.\d+)?[sdrf]", "…", template(node.args[0], within) or "…"))
-    return text.removesuffix(" …") if logged_code(node, within) else text
+def record(node: ast.Call) -> tuple[str, tuple[str, ...]]:
+    """Return the code of a record, which ``logged()`` is given in the call, and its text without the link."""
+    calls = [each for each in ast.walk(node) if isinstance(each, ast.Call)]
+    codes = [template(each.args[0]) or "" for each in calls if ast.unparse(each.func) == "logged"]
+    text = tidy(re.sub(r"%(\.\d+)?[sdrf]", "…", template(node.args[0]) or "…"))
+    return (codes[0], (text.removesuffix(" …"),)) if codes else ("", (text,))
 
 
 def message_of(name: str, node: ast.Call, within: ast.AST) -> tuple[str, ...]:
@@ -149,14 +138,9 @@ def message_of(name: str, node: ast.Call, within: ast.AST) -> tuple[str, ...]:
     at = 1 if name == "Aborted" else 0
     if len(node.args) > at:
         return templates(node.args[at], within)
-    return default_of(OWN[name])
-
-
-def default_of(kind: type[AyeworkError]) -> tuple[str, ...]:
-    """Return the message of a class that is raised without one, or none where it has a form of its own."""
-    if kind.__name__ == "Aborted":
+    if name == "Aborted":  # which has a form of its own
         return ("The attempt was asked to stop: ….",)
-    return (tidy((kind.__doc__ or "").replace("``", "")),) if kind.entry else ()
+    return (tidy((OWN[name].__doc__ or "").replace("``", "")),) if OWN[name].entry else ()
 
 
 def says(template: str, sentence: str) -> bool:
@@ -180,15 +164,10 @@ class Entry(NamedTuple):
 @cache
 def entries(page: str) -> list[Entry]:
     """Return the entries of a page of Troubleshooting."""
-    text = (ROOT / "docs" / "troubleshooting" / f"{page}.md").read_text()
+    text = page_at(f"troubleshooting/{page}.md").read_text()
     found = []
     for part in re.split(r"^(?=#{2,3} )", text, flags=re.MULTILINE):
         if match := re.match(r"### (\S+)\n\n((?:- .+\n(?:  .+\n)*)*)\n?((?s:.*))", part):
             listed = re.findall(r"^- (`+)(.+?)\1$", match[2], re.DOTALL | re.MULTILINE)
             found.append(Entry(page, match[1], tuple(tidy(each.strip()) for _, each in listed), match[3]))
     return found
-
-
-if __name__ == "__main__":
-    for each in messages():
-        print(each.place, each.page, each.code, *each.templates, sep="\t", file=sys.stdout)

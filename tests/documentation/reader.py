@@ -7,6 +7,7 @@ import re
 import urllib.error
 import urllib.parse
 import urllib.request
+from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test.client import BOUNDARY, MULTIPART_CONTENT, encode_multipart
 
 from tests.processes import PATIENCE, eventually
+
+BLOCKS = ("p", "li", "td", "th", "h1", "h2", "h3", "br", "div", "option", "dt", "dd")
 
 
 class Browser:
@@ -28,17 +31,13 @@ class Browser:
     def obey(self, verb: str, rest: str, folder: Path) -> None:
         """Do what a line of a page says; files are in a folder."""
         match verb:
-            case "open":
-                self.open(rest)
-            case "follow":
-                self.follow(rest)
+            case "open" | "follow" | "press":
+                getattr(self, verb)(rest)
             case "fill":
                 name, _, value = rest.partition("=")
                 self.filled[name] = folder / value[1:] if value.startswith("@") else value
-            case "press":
-                self.press(rest)
             case "see":
-                assert self.sees(rest), f"{self.at} does not show {rest!r}:\n{self.words()}"
+                assert rest in self.words(), f"{self.at} does not show {rest!r}:\n{self.words()}"
             case "await":
                 self.wait_for(rest)
             case _:
@@ -53,15 +52,14 @@ class Browser:
                 self.at, self.html = answer.url.removeprefix(self.url), answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
-                raise AssertionError(
-                    f"{address} answers {error.code}: {error.read().decode()[:3000]}"
-                ) from None
+                said = error.read().decode()[:3000]
+                raise AssertionError(f"{address} answers {error.code}: {said}") from None
         return self
 
     def wait_for(self, text: str) -> None:
         """Open the page again until it shows a text."""
         try:
-            eventually(lambda: self.open(self.at).sees(text))
+            eventually(lambda: text in self.open(self.at).words())
         except AssertionError:
             raise AssertionError(f"{self.at} never shows {text!r}:\n{self.words()}") from None
 
@@ -74,10 +72,9 @@ class Browser:
 
     def press(self, text: str) -> None:
         """Submit the form of a button, with what was filled in; ``A or B`` is the name in two versions."""
-        found = [
-            (form, name) for form in self.read().forms for name in text.split(" or ") if name in form.buttons
-        ]
-        assert found, f"{self.at} has no button {text!r}, only {[form.buttons for form in self.read().forms]}"
+        forms, words = self.read().forms, text.split(" or ")
+        found = [(form, name) for form in forms for name in words if name in form.buttons]
+        assert found, f"{self.at} has no button {text!r}, only {[form.buttons for form in forms]}"
         (form, pressed), filled = found[0], self.filled
         assert (unknown := set(filled) - set(form.names)) == set(), f"{self.at} has no field {unknown}"
         self.filled = {}
@@ -85,11 +82,8 @@ class Browser:
         button = {name: value for name, value in [form.buttons[pressed]] if name}
         self.open(form.action or self.at, form.inputs | sent | button)
 
-    def sees(self, text: str) -> bool:
-        return text in self.words()
-
     def words(self) -> str:
-        return " ".join("".join(self.read().words).split())
+        return self.read().since(0)
 
     def read(self) -> Reading:
         reading = Reading()
@@ -102,14 +96,14 @@ def upload(path: Path) -> SimpleUploadedFile:
     return SimpleUploadedFile(path.name, path.read_bytes())
 
 
+@dataclass
 class Form:
     """A form: where it goes, what it sends, and its buttons."""
 
-    def __init__(self, action: str) -> None:
-        self.action = action
-        self.inputs: dict[str, object] = {}
-        self.names: list[str] = []
-        self.buttons: dict[str, tuple[str, str]] = {}
+    action: str
+    inputs: dict[str, object] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)
+    buttons: dict[str, tuple[str, str]] = field(default_factory=dict)
 
 
 class Reading(HTMLParser):
@@ -136,11 +130,11 @@ class Reading(HTMLParser):
         elif tag == "button":
             self.button = given, len(self.words)
         elif tag in ("input", "select", "textarea") and self.inside:
-            self.field(self.inside[-1], tag, given)
-        elif tag in ("p", "li", "td", "th", "h1", "h2", "h3", "br", "div", "option", "dt", "dd"):
+            self.enter(self.inside[-1], tag, given)
+        elif tag in BLOCKS:
             self.words.append(" ")
 
-    def field(self, form: Form, tag: str, given: dict[str, str]) -> None:
+    def enter(self, form: Form, tag: str, given: dict[str, str]) -> None:
         kind, name = given.get("type", "text"), given.get("name", "")
         form.names.append(name)
         if kind == "submit":
@@ -152,15 +146,18 @@ class Reading(HTMLParser):
         self.silent = self.silent and tag not in ("script", "style")
         if tag == "a" and self.target:
             address, start = self.target
-            self.links.append((address, " ".join("".join(self.words[start:]).split())))
+            self.links.append((address, self.since(start)))
             self.target = None
         elif tag == "button" and self.button and self.inside:
             given, start = self.button
-            label = " ".join("".join(self.words[start:]).split())
-            self.inside[-1].buttons[label] = given.get("name", ""), given.get("value", "")
+            self.inside[-1].buttons[self.since(start)] = given.get("name", ""), given.get("value", "")
             self.button = None
         elif tag == "form" and self.inside:
             self.inside.pop()
+
+    def since(self, start: int) -> str:
+        """Return the words from a place on."""
+        return " ".join("".join(self.words[start:]).split())
 
     def handle_data(self, data: str) -> None:
         if not self.silent:

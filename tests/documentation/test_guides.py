@@ -4,34 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from django_ayework import (
-    Context,
-    Handle,
-    Retry,
-    WaitInTransaction,
-    WaitTimeout,
-    WorkCancelled,
-    WorkFailed,
-    cancel,
-    dependency,
-    enqueue,
-    enqueue_many,
-    work,
-)
+import django_ayework as ayework
+from django_ayework import Context, Handle, Retry, dependency, enqueue, work
 from django_ayework.models import Work
 from django_ayework.testing import drain, running_worker
 from tests.docs import anchors
-from tests.documentation.pages import names, page, python_blocks, table, tables
+from tests.documentation.pages import headings, names, page, python_blocks, table, tables
 from tests.fixtures import quick_polls  # noqa: F401
 from tests.processes import eventually
 
 PAGE = page("guides/choosing.md")
 #: Each example, with the heading it stands under.
-HEADINGS = re.findall(r"^## (.+)$", PAGE.read_text(), re.MULTILINE)
+HEADINGS = headings(PAGE)
 EXAMPLES = dict(zip(HEADINGS, python_blocks(PAGE), strict=True))
 NEVER = object()
 ROWS = [row[0] for row in table("reference/api.md", "What a handle waits for")]
@@ -116,62 +104,52 @@ def gate() -> Handle[Any, Any]:
     return handle
 
 
-class Case(NamedTuple):
-    """A work to queue, and for each method: after how many attempts it answers, and what it gives."""
-
-    queue: Callable[[], Handle[Any, Any]]
-    result: tuple[int, Any]
-    chain: tuple[int, Any]
-    group: tuple[int, Any]
-
-
+#: A work to queue, and for each method: after how many attempts it answers, and what it gives.
 CASES = {
-    "returns a value": Case(lambda: enqueue(value(n=1)), (1, 1), (1, 1), (1, 1)),
-    "returns `ctx.queue([...])`": Case(lambda: enqueue(fan_out()), (1, None), (1, None), (3, 2)),
-    "returns `ctx.queue([...]).next(...)`": Case(lambda: enqueue(fan_in()), (1, None), (1, None), (4, 3)),
-    "returns `ctx.continue_with(...)`": Case(lambda: enqueue(step()), (1, None), (2, 2), (2, 2)),
-    "has a type with `then=`": Case(lambda: enqueue(source()), (1, 1), (1, 1), (2, 2)),
-    "has `blockers=`": Case(
-        lambda: enqueue(value(n=2), blockers=[enqueue(value(n=1))]), (2, 2), (2, 2), (2, 2)
+    "returns a value": (lambda: enqueue(value(n=1)), (1, 1), (1, 1), (1, 1)),
+    "returns `ctx.queue([...])`": (lambda: enqueue(fan_out()), (1, None), (1, None), (3, 2)),
+    "returns `ctx.queue([...]).next(...)`": (lambda: enqueue(fan_in()), (1, None), (1, None), (4, 3)),
+    "returns `ctx.continue_with(...)`": (lambda: enqueue(step()), (1, None), (2, 2), (2, 2)),
+    "has a type with `then=`": (lambda: enqueue(source()), (1, 1), (1, 1), (2, 2)),
+    "has `blockers=`": (lambda: enqueue(value(n=2), blockers=[enqueue(value(n=1))]), (2, 2), (2, 2), (2, 2)),
+    "is a gate (`dependency(...)`)": (gate, (1, None), (1, None), (2, 2)),
+    "is one of `enqueue_many([...], together=True)`": (
+        lambda: ayework.enqueue_many([value(n=1), value(n=2)], together=True)[0], (1, 1), (1, 1), (2, 2)
     ),
-    "is a gate (`dependency(...)`)": Case(gate, (1, None), (1, None), (2, 2)),
-    "is one of `enqueue_many([...], together=True)`": Case(
-        lambda: enqueue_many([value(n=1), value(n=2)], together=True)[0], (1, 1), (1, 1), (2, 2)
-    ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("row", ROWS)
-@pytest.mark.parametrize("method", ["result", "chain", "group"])
-def test_a_method_answers_after_the_attempts_of_the_table(row, method):
+def test_a_method_answers_after_the_attempts_of_the_table(row):
     assert list(CASES) == ROWS
-    case = CASES[row]
-    attempts, expected = getattr(case, method)
-    handle = case.queue()
-    answers = [answer(getattr(handle, method))]
+    queue, *expected = CASES[row]
+    handle = queue()
+    methods = (handle.result, handle.chain, handle.group)
+    answers = [tuple(map(answer, methods))]
     while drain(limit=1).ran:
-        answers.append(answer(getattr(handle, method)))
-    assert [given is NEVER for given in answers[: attempts + 1]] == [True] * attempts + [False]
-    assert answers[attempts] == expected
+        answers.append(tuple(map(answer, methods)))
+    for given, (attempts, value) in zip(zip(*answers, strict=True), expected, strict=True):
+        assert [each is NEVER for each in given[: attempts + 1]] == [True] * attempts + [False]
+        assert given[attempts] == value
 
 
 def answer(wait: Callable[..., Any]) -> Any:
     """Return what a method gives at once, or that it would wait."""
     try:
         return wait(timeout=0)
-    except (WaitTimeout, WaitInTransaction):
+    except (ayework.WaitTimeout, ayework.WaitInTransaction):
         return NEVER
 
 
 @pytest.mark.django_db
 def test_result_and_chain_raise_for_an_end_without_success_and_group_does_not():
     dead, cancelled = enqueue(failing()), enqueue(value(n=1))
-    cancel(cancelled.id)
+    ayework.cancel(cancelled.id)
     drain(raises=False)
     for method in ("result", "chain"):
-        with pytest.raises(WorkFailed):
+        with pytest.raises(ayework.WorkFailed):
             getattr(dead, method)(timeout=0)
-        with pytest.raises(WorkCancelled):
+        with pytest.raises(ayework.WorkCancelled):
             getattr(cancelled, method)(timeout=0)
     assert (dead.group(timeout=0), cancelled.group(timeout=0)) == (None, None)

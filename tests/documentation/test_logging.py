@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from django_ayework import Retry, enqueue, propagation, work
-from django_ayework.define.types import registry
 from django_ayework.logs import WorkContextFilter, bound
 from django_ayework.testing import drain, running_worker
 from tests.documentation.pages import names, page, python_blocks, table
@@ -52,8 +51,13 @@ def configure(says: str, output: io.StringIO) -> logging.StreamHandler[Any]:
     return handler
 
 
+def fields_of(handle: Any) -> dict[str, Any]:
+    of_work = {"work_id": handle.id, "work_type": "shop.charge_order"}
+    return of_work | {"work_attempt": 1, "work_group": handle.id}
+
+
 @pytest.fixture
-def charge() -> Iterator[Any]:
+def charge() -> Any:
     """A work that logs."""
 
     @work(name="shop.charge_order", retry=Retry(attempts=1))
@@ -63,8 +67,7 @@ def charge() -> Iterator[Any]:
         if order < 0:
             raise ValueError("no such order")
 
-    yield charge_order
-    registry.unregister("shop.charge_order")
+    return charge_order
 
 
 def test_the_line_of_the_standard_library(output, charge):
@@ -97,8 +100,7 @@ def test_a_line_of_json_has_the_fields_that_the_page_shows(json_lines, charge):
     text = page("operations/logging.md").read_text()
     shown = next(json.loads(block) for block in re.findall(r"```json\n(.+?)\n```", text))
     assert list(line) == list(shown)
-    of_work = {"work_id": handle.id, "work_type": "shop.charge_order", "work_attempt": 1}
-    assert line | of_work | {"work_group": handle.id, "order": 7, "message": "charging"} == line
+    assert line | fields_of(handle) | {"order": 7, "message": "charging"} == line
 
 
 @pytest.mark.django_db(transaction=True)
@@ -107,18 +109,12 @@ def test_the_record_of_a_failed_attempt_names_the_work_though_it_is_written_late
     with running_worker(concurrency=1):
         handle = enqueue(charge(order=-1))
         eventually(lambda: "is dead" in json_lines.getvalue())
-    [line] = [
-        each for each in map(json.loads, json_lines.getvalue().splitlines()) if each["level"] == "ERROR"
-    ]
-    assert (line["logger"], line["work_id"], line["work_type"]) == (
-        "django_ayework",
-        handle.id,
-        "shop.charge_order",
-    )
-    assert (line["work_attempt"], line["work_group"]) == (1, handle.id)
+    lines = map(json.loads, json_lines.getvalue().splitlines())
+    [line] = [each for each in lines if each["level"] == "ERROR"]
+    assert line | {"logger": "django_ayework", **fields_of(handle)} == line
 
 
-def test_structlog_has_the_same_fields(charge):
+def test_structlog_has_the_same_fields():
     structlog = pytest.importorskip("structlog")
     written: list[Any] = []
     try:
@@ -133,7 +129,7 @@ def test_structlog_has_the_same_fields(charge):
         structlog.configure(processors=[*processors, keep])
         log = structlog.get_logger()
 
-        @work(name="shop.logging")
+        @work(name="shop.charge_order")
         def handler() -> None:
             with bound(order=7), structlog.contextvars.bound_contextvars(tenant="acme"):
                 log.info("charging")
@@ -143,10 +139,9 @@ def test_structlog_has_the_same_fields(charge):
         log.info("outside")
     finally:
         structlog.reset_defaults()
-        registry.unregister("shop.logging")
     inside, outside = written
-    fields = {"work_id": handle.id, "work_type": "shop.logging", "work_attempt": 1, "work_group": handle.id}
-    assert inside | fields | {"order": 7, "tenant": "acme", "event": "charging", "level": "info"} == inside
+    expected = fields_of(handle) | {"order": 7, "tenant": "acme", "event": "charging", "level": "info"}
+    assert inside | expected == inside
     assert set(outside) == {"event", "level", "timestamp"}
 
 

@@ -25,35 +25,29 @@ from django_ayework.rules.explain import Code
 from django_ayework.rules.states import Reason
 from django_ayework.worker.worker import Worker
 from tests.architecture.sources import PACKAGE, files
-from tests.docs import FENCE
-from tests.documentation.pages import PAGES, ROOT, names, page, python_blocks, section, table, tables
+from tests.documentation import pages
+from tests.documentation.pages import (
+    PAGES,
+    ROOT,
+    headings,
+    listed,
+    names,
+    page,
+    plain,
+    section,
+    table,
+    tables,
+)
 
+API, COMMANDS_PAGE, SIGNALS = "reference/api.md", "reference/commands.md", "reference/signals-and-hooks.md"
 COMMANDS = sorted(name for name, app in get_commands().items() if app == "django_ayework")
 #: What Django's own commands have.
 EVERYWHERE = {"--help", "--version", "--verbosity", "--settings", "--pythonpath", "--traceback"}
+EVERYWHERE |= {"--no-color", "--force-color", "--skip-checks"}
 #: Commands that take ids of works, whose table has them first.
 BY_ID = {"ayework_cancel", "ayework_retry"}
 #: What the engine asks of a context.
 INSIDE = {"built", "given_output"}
-
-
-EVERYWHERE |= {"--no-color", "--force-color", "--skip-checks"}
-
-
-def test_every_command_has_a_section():
-    assert find_commands(str(PACKAGE / "management")) == COMMANDS
-    headings = re.findall(r"^## `(\w+)`$", page("reference/commands.md").read_text(), re.MULTILINE)
-    assert sorted(headings) == COMMANDS
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_the_options_of_a_command(command):
-    text = section("reference/commands.md", f"`{command}`")
-    documented = {names(row[0])[0].split(" ")[0] for rows in tables(text)[:1] for row in rows}
-    if f"`{command}`" in section("reference/commands.md", "JSON"):
-        documented.add("--json")
-    told_in_prose = set(re.findall(r"(?:`|With `)(--[\w-]+)`", text))
-    assert documented | (told_in_prose & options_of(command)) == options_of(command)
 
 
 def options_of(command: str) -> set[str]:
@@ -64,38 +58,153 @@ def options_of(command: str) -> set[str]:
     return found | {str(a.metavar) for a in actions if not a.option_strings and command in BY_ID}
 
 
-def test_the_checks_of_the_doctor():
-    checks = {*diagnosis.CHECKS, *diagnosis.CHECKS_OF_SERVER["sqlite"], "database", "system_checks"}
-    [_, documented] = tables(section("reference/commands.md", "`ayework_doctor`"))
-    assert {names(row[0])[0] for row in documented} == checks
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_options_of_a_command(command):
+    text = section(COMMANDS_PAGE, f"`{command}`")
+    documented = {names(row[0])[0].split(" ")[0] for rows in tables(text)[:1] for row in rows}
+    if f"`{command}`" in section(COMMANDS_PAGE, "JSON"):
+        documented.add("--json")
+    told_in_prose = set(re.findall(r"(?:`|With `)(--[\w-]+)`", text))
+    assert documented | (told_in_prose & options_of(command)) == options_of(command)
 
 
-def test_the_causes_and_subjects_of_misfits():
-    text = section("reference/commands.md", "`ayework_predeploy`")
-    assert {*predeploy.Cause, *predeploy.Subject} <= set(names(text))
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_commands_and_their_options_that_a_page_names_exist(path):
+    assert set(re.findall(r"manage\.py (ayework_\w+)", path.read_text())) <= set(COMMANDS)
+    for code in pages.code_of(path):
+        for command, arguments in re.findall(r"(?<![\w.])(ayework_[a-z]+)((?: [^\s`|;&]+)*)", code):
+            if command in COMMANDS:
+                options = set(re.findall(r"(?<!\S)--[\w-]+", arguments))
+                assert options <= options_of(command) | EVERYWHERE, (command, options)
 
 
-def test_no_page_names_a_command_or_an_option_of_one_that_is_not_there():
-    called = re.compile(r"manage\.py (ayework_\w+)([^`\n]*)")
-    wrong = [
-        f"{path.name}: {match[0]}"
-        for path in PAGES
-        for match in called.finditer(path.read_text())
-        if match[1] not in COMMANDS
-        or not set(re.findall(r"(?<!\S)--[\w-]+", match[2])) <= options_of(match[1]) | EVERYWHERE
-    ]
-    assert wrong == []
-
+# --- lists -----------------------------------------------------------------------------------------------
 
 SETTINGS = {names(row[0])[0]: row[1:] for row in table("reference/settings.md", "Settings")}
+OPTIONS = {names(row[0])[0]: names(row[1]) for row in table("guides/describing-works.md", "Options")}
+OF_WORK = {field.name: field.default for field in fields(WorkSettings)}
+HOOKS = {key for key, name in conf.KEYS.items() if conf.READERS[name] is conf.read_hook}
+OF_ENQUEUE = (ENQUEUE_OPTIONS, EnqueueOptions.__annotations__)
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+HANDLES, STATES = tables(section(API, "Following"))[:2]
+OF_BATCHES = section("guides/batches.md", "Options")
+TAKEN = set(names(OF_BATCHES.split("is refused when the decorator runs")[0].split("\n\n")[0])) - {"@work"}
 
 
-def test_every_setting_is_listed_and_every_hook_has_a_section():
-    assert sorted(SETTINGS) == sorted(conf.KEYS)
-    headings = re.findall(r"^### `(\w+)\(", page("reference/signals-and-hooks.md").read_text(), re.MULTILINE)
-    hooks = {key for key, name in conf.KEYS.items() if conf.READERS[name] is conf.read_hook}
-    assert sorted(headings) == sorted(hooks)
-    assert {key for key, row in SETTINGS.items() if row[1] == "hook"} == hooks - {"ID"}
+def in_code(path: str, heading: str, part: str = "(.+)") -> set[str]:
+    """Return what is set as code in a section, or in the part of it that a pattern finds."""
+    [found] = re.findall(part, section(path, heading).replace("\n", " "))
+    return set(names(found))
+
+
+def errors_listed() -> dict[str, tuple[bool, list[str]]]:
+    """Return each error of the page: whether it is marked with a star, and what else it is."""
+    rows = [row for rows in tables(page("reference/errors.md").read_text()) for row in rows]
+    return {name: ("*" in row[0], names(row[1])) for row in rows for name in names(row[0])}
+
+
+def declared_in(module):
+    """Return the classes that a module declares."""
+    own = {name: each for name, each in vars(module).items() if isinstance(each, type)}
+    return {name: each for name, each in own.items() if each.__module__ == module.__name__}
+
+
+ERRORS = {name: error for name, error in declared_in(errors).items() if issubclass(error, Exception)}
+del ERRORS["AyeworkError"]
+
+
+def public(things) -> set[str]:
+    return {name for name in things if not name.startswith("_")}
+
+
+def fixtures() -> set[str]:
+    return {name for name in testing.__all__ if name[0].islower()} - {"adrain", "now"}
+
+
+def factories() -> set[str]:
+    pytest.importorskip("factory")
+    from django_ayework.testing import factories
+
+    return {name for name in declared_in(factories) if name.endswith("Factory")} - {"EngineFactory"}
+
+
+def system_checks() -> set[str]:
+    return set(re.findall(r"\"(ayework\.[EWI]\d{3})\"", "".join(path.read_text() for path in files())))
+
+
+def checks_of_the_doctor() -> set[str]:
+    return {*diagnosis.CHECKS, *diagnosis.CHECKS_OF_SERVER["sqlite"], "database", "system_checks"}
+
+
+WHY = "Why is it not running?"
+#: What is listed, and what there is.
+LISTS = {
+    "commands": lambda: (
+        [name for heading in headings(COMMANDS_PAGE) for name in names(heading)], COMMANDS,
+        find_commands(str(PACKAGE / "management")),
+    ),
+    "checks of the doctor": lambda: (listed(COMMANDS_PAGE, "`ayework_doctor`", 1), checks_of_the_doctor()),
+    "settings": lambda: (SETTINGS, conf.KEYS),
+    "hooks": lambda: ([key for key, row in SETTINGS.items() if row[1] == "hook"], HOOKS - {"ID"}),
+    "sections of hooks": lambda: (re.findall(r"^### `(\w+)\(", page(SIGNALS).read_text(), re.M), HOOKS),
+    "options of @work": lambda: (OPTIONS, {"name", *OF_WORK}, WorkOptions.__annotations__),
+    "flags of @work": lambda: (
+        [name for name, default in OPTIONS.items() if default == ["False"]],
+        [name for name, default in OF_WORK.items() if default is False],
+    ),
+    "options of @batch_work": lambda: (TAKEN, BatchOptions.__annotations__),
+    "options of @work in batches": lambda: ([*TAKEN, *REFUSED], {"name", "size", "max_wait", *OF_WORK}),
+    "options of enqueue": lambda: (listed("guides/queueing.md", "Options"), *OF_ENQUEUE),
+    "models": lambda: (in_code(API, "Models", r"models` has (.+?), for +reading"), models.__all__),
+    "tables": lambda: (
+        [*listed("explanation/architecture.md", "Tables"), "DeadLetter", "Gate", "Overview"], models.__all__
+    ),
+    "errors": lambda: (errors_listed(), ERRORS),
+    "signals": lambda: (
+        listed(SIGNALS, "Signals"),
+        [name for name, value in vars(signals).items() if isinstance(value, signals.RobustSignal)],
+    ),
+    "system checks": lambda: (listed("reference/checks.md", "System checks"), system_checks()),
+    "fields of a state": lambda: (
+        [name for row in STATES for name in names(row[0])], WorkState.__annotations__
+    ),
+    "methods of a handle": lambda: (
+        {name.split("(")[0] for row in HANDLES for name in names(row[0])},
+        public([name for name, value in vars(Handle).items() if inspect.isfunction(value)]),
+    ),
+    "methods of a context": lambda: (
+        [*INSIDE, *in_code(API, "In a handler", r"Its methods: (.+?`)\.  ")],
+        public(dir(Context)),
+    ),
+    "codes of explain": lambda: (
+        {code for row in table("guides/acting-on-works.md", WHY) for code in names(row[1])},
+        set(Code) - set(Reason),
+    ),
+    "fixtures": lambda: (in_code("guides/testing.md", "pytest"), fixtures()),
+    "factories": lambda: (
+        in_code("guides/testing.md", "Factories") - {"factory-boy", "django_ayework.testing.factories"},
+        factories(), {f"{name}Factory" for name in models.__all__ if name != "Overview"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_is_that_of_the_code(name):
+    documented, *declared = map(sorted, LISTS[name]())
+    assert [documented] * len(declared) == declared
+
+
+def test_all_of_the_code_are_named():
+    misfits = section(COMMANDS_PAGE, "`ayework_predeploy`")
+    assert {*predeploy.Cause, *predeploy.Subject} <= set(names(misfits))
+    assert set(REFUSED) <= set(names(OF_BATCHES))
+    kit = page("guides/testing.md").read_text()
+    lower = [name for name in testing.__all__ if name[0].islower()]
+    assert [name for name in lower if not re.search(rf"\b{name}\b", kit)] == []
+    public = " ".join(name for path in page("reference").glob("*.md") for name in names(plain(path)))
+    assert set(django_ayework.__all__) <= set(re.findall(r"\w+", public))
+    text = "".join(path.read_text() for path in PAGES)
+    assert set(re.findall(r"ayework\.[EWI]\d{3}", text)) <= system_checks()
 
 
 @pytest.mark.parametrize("key", sorted(conf.KEYS))
@@ -105,100 +214,30 @@ def test_the_default_of_a_setting(key):
     assert documented == default or (key == "CODEC" and type(documented) is type(default))
 
 
-def test_the_options_of_work():
-    documented = {names(row[0])[0]: names(row[1]) for row in table("guides/describing-works.md", "Options")}
-    known = {field.name: field.default for field in fields(WorkSettings)}
-    assert set(documented) == {"name", *known} == set(WorkOptions.__annotations__)
-    flags = {name for name, default in known.items() if default is False}
-    assert {name for name, default in documented.items() if default == ["False"]} == flags
-
-
-def test_the_options_of_batch_work():
-    text = section("guides/batches.md", "Options")
-    taken, refused = text.split("is refused when the decorator runs")
-    documented = {name for name in names(taken.split("\n\n")[0]) if name != "@work"}
-    assert documented == set(BatchOptions.__annotations__)
-    assert set(REFUSED) <= set(names(text))
-    assert set(REFUSED).isdisjoint(documented)
-    assert {"name", *(field.name for field in fields(WorkSettings))} == (
-        documented - {"size", "max_wait"} | set(REFUSED)
-    )
-    assert refused
-
-
-def test_the_options_of_enqueue():
-    documented = {names(row[0])[0] for row in table("guides/queueing.md", "Options")}
-    assert documented == ENQUEUE_OPTIONS == set(EnqueueOptions.__annotations__)
-
-
-def test_every_model_is_listed():
-    text = section("reference/api.md", "Models").replace("\n", " ")
-    [sentence] = re.findall(r"`django_ayework\.models` has (.+?), for +reading", text)
-    assert set(names(sentence)) == set(models.__all__)
-    listed = {names(row[0])[0] for row in table("explanation/architecture.md", "Tables")}
-    assert listed == set(models.__all__) - {"DeadLetter", "Gate", "Overview"}
-
-
-def error_rows() -> dict[str, tuple[bool, list[str]]]:
-    """Return each error of the page: whether it is marked with a star, and what else it is."""
-    rows = [row for rows in tables(page("reference/errors.md").read_text()) for row in rows]
-    return {name: ("*" in row[0], names(row[1])) for row in rows for name in names(row[0])}
-
-
-def declared_errors() -> dict[str, type[Exception]]:
-    own = {name: error for name, error in vars(errors).items() if isinstance(error, type)}
-    return {
-        name: error
-        for name, error in own.items()
-        if error.__module__ == errors.__name__ and issubclass(error, Exception)
-    }
-
-
-ERRORS = sorted(set(declared_errors()) - {"AyeworkError"})
-
-
-def test_every_error_is_listed():
-    assert sorted(error_rows()) == ERRORS
-
-
 @pytest.mark.parametrize("name", ERRORS)
 def test_the_bases_of_an_error_and_whether_it_is_public(name):
-    is_public, others = error_rows()[name]
-    assert is_public == (name in django_ayework.__all__)
-    bases = [base.__name__ for base in declared_errors()[name].__bases__]
-    assert [base for base in bases if base != "AyeworkError"] == others
+    bases = [base.__name__ for base in ERRORS[name].__bases__ if base.__name__ != "AyeworkError"]
+    assert errors_listed()[name] == (name in django_ayework.__all__, bases)
 
 
-def test_every_signal_and_kind_of_event_is_listed():
-    declared = {name for name, value in vars(signals).items() if isinstance(value, signals.RobustSignal)}
-    rows = table("reference/signals-and-hooks.md", "Signals")
-    assert {name for row in rows for name in names(row[0])} == declared
-    events = table("reference/signals-and-hooks.md", "`ON_EVENT(event)`")
-    [kinds] = [row for row in events if "kind" in row[0]]
+def test_the_kinds_of_events_are_listed_in_order():
+    [kinds] = [row for row in table(SIGNALS, "`ON_EVENT(event)`") if "kind" in row[0]]
     assert re.findall(r"[\w-]+", " ".join(names(kinds[1]))) == list(Kind)
 
 
-def test_every_system_check_is_listed():
-    source = "".join(path.read_text() for path in files())
-    declared = set(re.findall(r"\"(ayework\.[EWI]\d{3})\"", source))
-    rows = table("reference/checks.md", "System checks")
-    assert {names(row[0])[0] for row in rows} == declared
-    named = {id for path in PAGES for id in re.findall(r"ayework\.[EWI]\d{3}", path.read_text())}
-    assert named <= declared
-
-
-def test_every_public_name_is_in_the_reference():
-    pages = (ROOT / "docs" / "reference").glob("*.md")
-    text = [name for path in pages for name in names(FENCE.sub("", path.read_text()).replace("\n", " "))]
-    words = {word for name in text for word in re.findall(r"\w+", name)}
-    assert [name for name in django_ayework.__all__ if name not in words] == []
+def test_how_a_worker_is_made():
+    parameters = inspect.signature(Worker).parameters.values()
+    bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
+    expected = str(inspect.Signature(bare)).replace("'", '"')
+    for path in (API, "operations/running-workers.md"):
+        assert f"`Worker{expected}`" in page(path).read_text().replace("\n", " "), path
 
 
 def test_examples_import_what_there_is():
     wrong = [
         f"{path.relative_to(ROOT)}:{line}: {module}.{name}"
         for path in PAGES
-        for line, source in python_blocks(path)
+        for line, source in pages.python_blocks(path)
         for module, name in imported(source)
         if not hasattr(import_module(module), name) and find_spec(f"{module}.{name}") is None
     ]
@@ -213,70 +252,9 @@ def imported(source: str) -> list[tuple[str, str]]:
     return [(str(node.module), alias.name) for node in ours for alias in node.names]
 
 
-def test_the_fields_of_a_state_and_the_methods_of_a_handle():
-    methods, states = tables(section("reference/api.md", "Following"))[:2]
-    assert sorted(name for row in states for name in names(row[0])) == sorted(
-        field.name for field in fields(WorkState)
-    )
-    documented = {name.split("(")[0] for row in methods for name in names(row[0])}
-    declared = {name for name, value in vars(Handle).items() if inspect.isfunction(value)}
-    assert documented == {name for name in declared if not name.startswith("_")}
-
-
-def test_what_a_context_has():
-    text = section("reference/api.md", "In a handler").replace("\n", " ")
-    [listed] = re.findall(r"Its methods: (.+?`)\.  ", text)
-    declared = {name for name in dir(Context) if not name.startswith("_")}
-    assert set(names(listed)) == declared - INSIDE
-
-
-def test_how_a_worker_is_made():
-    parameters = inspect.signature(Worker).parameters.values()
-    bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
-    expected = str(inspect.Signature(bare)).replace("'", '"')
-    for path in ("reference/api.md", "operations/running-workers.md"):
-        assert f"`Worker{expected}`" in page(path).read_text().replace("\n", " "), path
-
-
-def test_the_testing_kit():
-    text = page("guides/testing.md").read_text()
-    assert [
-        name for name in testing.__all__ if not re.search(rf"\b{name}\b", text) and name[0].islower()
-    ] == []
-    fixtures = {name for name in testing.__all__ if name[0].islower()} - {"adrain", "now"}
-    assert set(names(section("guides/testing.md", "pytest"))) == fixtures
-
-
-def test_the_factories():
-    pytest.importorskip("factory")
-    from django_ayework.testing import factories
-
-    own = {
-        name
-        for name, value in vars(factories).items()
-        if getattr(value, "__module__", "") == factories.__name__
-    }
-    text = set(names(section("guides/testing.md", "Factories"))) - {"factory-boy", factories.__name__}
-    assert text == {name for name in own if name.endswith("Factory")} - {"EngineFactory"}
-    assert {f"{name}Factory" for name in models.__all__ if name != "Overview"} == text
-
-
-def test_the_codes_of_explain():
-    rows = table("guides/acting-on-works.md", "Why is it not running?")
-    documented = {name for row in rows for name in names(row[1])}
-    assert documented == set(Code) - set(Reason)
-
-
-EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-
-
 #: Packages whose modules are called otherwise.
-MODULES = {
-    "mysqlclient": "MySQLdb",
-    "django-environ": "environ",
-    "opentelemetry-api": "opentelemetry",
-    "opentelemetry-instrumentation": "opentelemetry.instrumentation",
-}
+MODULES = {"mysqlclient": "MySQLdb", "django-environ": "environ", "opentelemetry-api": "opentelemetry"}
+MODULES |= {"opentelemetry-instrumentation": "opentelemetry.instrumentation"}
 
 
 @pytest.mark.parametrize("extra", sorted(set(EXTRAS) - {"test", "bench", "dev", "docs"}))
@@ -288,20 +266,13 @@ def test_what_an_extra_installs_is_imported(extra):
 
 
 def test_extras_that_are_named_are_there():
-    named = {
-        extra
-        for path in [*PAGES, ROOT / "Makefile", ROOT / "pyproject.toml"]
-        for listed in re.findall(r"(?:django-ayework|[\"' ]\.)\[([\w,]+)\]", path.read_text())
-        for extra in listed.split(",")
-    }
-    assert named <= set(EXTRAS)
+    texts = [path.read_text() for path in [*PAGES, ROOT / "Makefile", ROOT / "pyproject.toml"]]
+    found = [each for text in texts for each in re.findall(r"(?:django-ayework|[\"' ]\.)\[([\w,]+)\]", text)]
+    assert {extra for each in found for extra in each.split(",")} <= set(EXTRAS)
 
 
 def test_every_guide_is_linked_from_the_first_page():
     text = page("index.md").read_text()
-    guides = [
-        f"{path.parent.name}/{path.name}"
-        for folder in ("tutorial", "guides", "operations", "coming-from", "explanation")
-        for path in sorted((ROOT / "docs" / folder).glob("*.md"))
-    ]
+    folders = ("tutorial", "guides", "operations", "coming-from", "explanation")
+    guides = [f"{folder}/{path.name}" for folder in folders for path in page(folder).glob("*.md")]
     assert [guide for guide in guides if f"({guide})" not in text] == []

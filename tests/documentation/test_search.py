@@ -50,13 +50,8 @@ def test_words_of_readers_are_those_of_a_page_and_stand_once(name: str) -> None:
 def build(output: Path) -> None:
     """Build the pages with their search, without the theme and the docstrings."""
     short = ("-D", "extensions=myst_parser", "-D", "html_theme=basic", "-D", "nitpicky=0")
-    done = subprocess.run(
-        [sys.executable, "-m", "sphinx", "-Q", "-b", "html", *short, "docs", str(output)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=540,
-    )
+    command = [sys.executable, "-m", "sphinx", "-Q", "-b", "html", *short, "docs", str(output)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=540)
     assert done.returncode == 0, done.stderr
 
 
@@ -81,6 +76,4 @@ def test_each_search_lists_its_page_among_the_first_three(tmp_path: Path) -> Non
         first = {searched: found(driver, site, searched)[:3] for searched in SEARCHES}
     finally:
         driver.quit()
-    assert {
-        searched: first[searched] for searched, name in SEARCHES.items() if name not in first[searched]
-    } == {}
+    assert {searched: pages for searched, pages in first.items() if SEARCHES[searched] not in pages} == {}

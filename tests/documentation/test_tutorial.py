@@ -6,13 +6,12 @@ import re
 import uuid
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 from pprint import pformat
 
 import pytest
 
 from tests.documentation.pages import page
-from tests.documentation.tutorial import PAGES, replaced, tutorial
+from tests.documentation.tutorial import PAGES, tutorial
 
 
 @pytest.fixture
@@ -38,9 +37,7 @@ def settings_of_database() -> Iterator[str]:
 
 @pytest.mark.django_db
 @pytest.mark.timeout(300)
-def test_the_tutorial_can_be_done_from_its_first_page_to_its_last(
-    tmp_path: Path, settings_of_database: str
-) -> None:
+def test_the_tutorial_can_be_done_from_its_first_page_to_its_last(tmp_path, settings_of_database) -> None:
     with tutorial(tmp_path, settings=settings_of_database) as reader:
         for each in PAGES:
             reader.do(each)
@@ -51,10 +48,3 @@ def test_each_page_leads_to_the_next_and_the_index_to_all() -> None:
     assert links == [each.name for each in PAGES]
     for before, after in pairwise(PAGES):
         assert f"]({after.name})" in before.read_text().splitlines()[-1]
-
-
-def test_a_function_of_a_file_is_replaced_with_its_decorators() -> None:
-    source = "import a\n\n\n@work\n@other\ndef one():\n    return 1\n\n\ndef two():\n    return 2\n"
-    assert replaced(source, "one", "@work\ndef one():\n    return 3\n") == (
-        "import a\n\n\n@work\ndef one():\n    return 3\n\n\ndef two():\n    return 2\n"
-    )

@@ -37,6 +37,7 @@ PAGES = sorted((ROOT / "docs" / "tutorial").glob("[0-9]-*.md"))
 STEP = re.compile(FENCE.pattern + r"|^<!--\s(?P<comment>.*?)-->$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"(?:#|<!--) (?P<path>[\w./-]+\.\w+)(?:: (?P<how>[\w. ]+?))?(?: -->)?\n")
 COMMAND = re.compile(r"^\$ (.+(?:\\\n.+)*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+EXAMPLE = re.compile(r"(^>>> .*\n(?:\.\.\. ?.*\n)*)((?:(?!>>> ).*\n?)*)", re.MULTILINE)
 LIMIT = 60
 #: Commands that the machine has been prepared for, and the shell whose session is a block of its own.
 DONE_BEFORE = ("python -m venv", "python -m pip", "python manage.py shell")
@@ -114,20 +115,21 @@ class Tutorial:
     def write(self, path: str, how: str | None, block: str) -> None:
         file = self.folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
-        new = block.split("\n", 1)[1]
+        new, before = block.split("\n", 1)[1], file.read_text() if how else ""
         match (how or "").split():
             case []:
-                file.write_text(block)
+                text = block
             case ["at", "the", "end"]:
-                file.write_text(file.read_text() + new)
+                text = before + new
             case ["at", "the", "top"]:
-                file.write_text(new + file.read_text())
+                text = new + before
             case ["in", "place", "of", name]:
-                file.write_text(replaced(file.read_text(), name, new))
+                text = replaced(before, name, new)
             case _:
                 raise AssertionError(f"No way to change a file: {how}")
+        file.write_text(text)
         if path == "config/settings.py" and "DATABASES" in new:
-            file.write_text(file.read_text() + self.settings)
+            file.write_text(text + self.settings)
         self.stale |= set(self.wanted)
 
     # -- commands --
@@ -145,37 +147,26 @@ class Tutorial:
             self.restart("worker")
         if "createsuperuser" in command:
             command += " --noinput"
-        done = subprocess.run(
-            ["bash", "-c", command],
-            cwd=self.folder,
-            env=self.env,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=LIMIT,
-        )
+        done = self.ran("bash", "-c", command, stderr=subprocess.STDOUT)
         said = done.stdout
         assert done.returncode == 0 or command in OF_THE_SERVER, f"$ {command}\n{said}"
         if shown:
             assert matches(shown, said), differing(f"$ {command}", shown, said)
 
+    def ran(
+        self, *command: str, stderr: int = subprocess.PIPE, **env: str
+    ) -> subprocess.CompletedProcess[str]:
+        options = {"cwd": self.folder, "env": self.env | env, "timeout": LIMIT}
+        return subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=stderr, **options)
+
     def shell(self, block: str) -> None:
         self.restart("worker")
         examples = [
             ("\n".join(line[4:] for line in source.splitlines()), shown)
-            for source, shown in re.findall(
-                r"(^>>> .*\n(?:\.\.\. ?.*\n)*)((?:(?!>>> ).*\n?)*)", block, re.MULTILINE
-            )
+            for source, shown in EXAMPLE.findall(block)
         ]
         sources = [source + "\n" * ("\n" in source) for source, _ in examples]
-        done = subprocess.run(
-            [sys.executable, "manage.py", "shell", "-v0", "-c", SHELL],
-            cwd=self.folder,
-            env=self.env | {"SESSION": json.dumps(sources)},
-            text=True,
-            capture_output=True,
-            timeout=LIMIT,
-        )
+        done = self.ran(sys.executable, "manage.py", "shell", "-v0", "-c", SHELL, SESSION=json.dumps(sources))
         assert done.returncode == 0, done.stderr
         for (source, shown), said in zip(examples, json.loads(done.stdout.splitlines()[-1]), strict=True):
             assert matches(shown, said), differing(f">>> {source}", shown, said)
@@ -187,14 +178,10 @@ class Tutorial:
         if service == "site":
             command += ["--noreload", self.site.url.removeprefix("http://")]
         self.read = 0 if service == "worker" else self.read
+        command = [sys.executable, *command[1:]]
         with self.log(service).open("wb") as log:
-            self.services[service] = subprocess.Popen(
-                [sys.executable, *command[1:]],
-                cwd=self.folder,
-                env=self.env,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+            options = {"cwd": self.folder, "env": self.env, "stdout": log, "stderr": subprocess.STDOUT}
+            self.services[service] = subprocess.Popen(command, **options)
         if service == "site":
             eventually(self.answers)
 
@@ -217,10 +204,9 @@ class Tutorial:
         process.terminate()
         try:
             process.wait(LIMIT)
-        except subprocess.TimeoutExpired:
+        finally:
             process.kill()
             process.wait()
-            raise
         if service == "worker":
             assert process.returncode == 0, self.log(service).read_text()
 

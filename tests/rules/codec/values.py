@@ -11,37 +11,22 @@ from hypothesis import strategies as st
 from django_ayework.rules.codec import StoredException
 
 TAG = "$ayework"
-any_text = st.text(st.characters(exclude_categories=()))
-#: Text made of what databases and JSON like to stumble over.
-nasty_text = st.text(st.sampled_from('a"\\\x00\x1f\x7fé\u2028\ufeff\U0001f600\ud800\udbff\udc00\udfff'))
-texts = any_text | nasty_text | st.sampled_from(["", TAG, "value", "dict"])
-offsets = st.timedeltas(min_value=-timedelta(hours=23), max_value=timedelta(hours=23)).map(timezone)
-zones = st.none() | st.timezones() | offsets
-datetimes = st.datetimes(timezones=zones)
-folded = st.builds(lambda moment, fold: moment.replace(fold=fold), datetimes, st.sampled_from([0, 1]))
-times = st.builds(
-    lambda moment, fold: moment.replace(fold=fold), st.times(timezones=zones), st.sampled_from([0, 1])
+#: The second strategy is text made of what databases and JSON like to stumble over.
+texts = (
+    st.text(st.characters(exclude_categories=()))
+    | st.text(st.sampled_from('a"\\\x00\x1f\x7fé\u2028\ufeff\U0001f600\ud800\udbff\udc00\udfff'))
+    | st.sampled_from(["", TAG, "value", "dict"])
 )
-distinct_atoms = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.integers(min_value=-(10**40), max_value=10**40),
-    st.floats(allow_nan=False),
-    texts,
-    st.binary(max_size=20),
-    folded,
-    st.dates(),
-    times,
-    st.timedeltas(),
-    st.decimals(allow_nan=False),
-    st.uuids(),
-)
-atoms = st.one_of(
-    distinct_atoms,
-    st.sampled_from([float("nan"), -0.0, Decimal("NaN"), Decimal("-sNaN123"), Decimal("1E+5")]),
-    st.builds(StoredException, texts, texts),
-)
+hours = st.timedeltas(min_value=-timedelta(hours=23), max_value=timedelta(hours=23))
+zones = st.none() | st.timezones() | hours.map(timezone)
+moments = st.datetimes(timezones=zones) | st.times(timezones=zones)
+folded = st.builds(lambda moment, fold: moment.replace(fold=fold), moments, st.sampled_from([0, 1]))
+big = st.integers(min_value=-(10**40), max_value=10**40)
+numbers = st.integers() | big | st.floats(allow_nan=False) | st.decimals(allow_nan=False)
+others = st.none() | st.booleans() | st.binary(max_size=20) | st.dates() | st.timedeltas() | st.uuids()
+distinct_atoms = numbers | texts | folded | others
+odd_numbers = st.sampled_from([float("nan"), -0.0, Decimal("NaN"), Decimal("-sNaN123"), Decimal("1E+5")])
+atoms = distinct_atoms | odd_numbers | st.builds(StoredException, texts, texts)
 
 
 def nested_hashables(members: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -52,14 +37,10 @@ hashables = st.recursive(distinct_atoms, nested_hashables, max_leaves=5)
 
 
 def nested_values(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return st.one_of(
-        st.lists(values, max_size=4),
-        st.lists(values, max_size=4).map(tuple),
-        st.dictionaries(texts, values, max_size=4),
-        st.dictionaries(hashables, values, max_size=4),
-        st.sets(hashables, max_size=4),
-        st.frozensets(hashables, max_size=4),
-    )
+    lists = st.lists(values, max_size=4)
+    dictionaries = st.dictionaries(texts, values, max_size=4) | st.dictionaries(hashables, values, max_size=4)
+    sets = st.sets(hashables, max_size=4)
+    return lists | lists.map(tuple) | dictionaries | sets | sets.map(frozenset)
 
 
 values = st.recursive(atoms, nested_values, max_leaves=20)
@@ -76,10 +57,9 @@ def details(value: Any) -> Any:
             return repr(value)
         case Decimal():
             return value.as_tuple()
-        case datetime():
-            return value.replace(tzinfo=None, fold=0), value.fold, value.utcoffset(), zone(value)
-        case time():
-            return value.replace(tzinfo=None, fold=0), value.fold, value.utcoffset(), zone(value)
+        case datetime() | time():
+            zone = value.tzinfo.key if isinstance(value.tzinfo, ZoneInfo) else type(value.tzinfo)
+            return value.replace(tzinfo=None, fold=0), value.fold, value.utcoffset(), zone
         case list() | tuple():
             return tuple(map(fingerprint, value))
         case set() | frozenset():
@@ -88,7 +68,3 @@ def details(value: Any) -> Any:
             return tuple((fingerprint(key), fingerprint(item)) for key, item in value.items())
         case _:
             return value
-
-
-def zone(value: datetime | time) -> Any:
-    return value.tzinfo.key if isinstance(value.tzinfo, ZoneInfo) else type(value.tzinfo)
