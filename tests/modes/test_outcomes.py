@@ -308,3 +308,58 @@ def test_stages_and_atomic_are_refused_where_they_make_no_sense():
         ctx.complete(),
     ):
         pass
+
+
+# Stages of which nothing has run, as their handler forgot with or await
+
+
+def act() -> None: ...
+
+
+def without_prepare(ctx: Context):
+    ctx.prepare()
+
+
+def without_complete(ctx: Context):
+    ctx.complete()
+
+
+async def without_aprepare(ctx: Context):
+    ctx.aprepare(act)
+    await ctx.acomplete(act)
+
+
+async def without_acomplete(ctx: Context):
+    await ctx.aprepare(act)
+    ctx.acomplete(act)
+
+
+@pytest.mark.parametrize(
+    ("handler", "missing", "remedy"),
+    [
+        (without_prepare, "with", "with ctx.prepare()"),
+        (without_complete, "with", "with ctx.complete()"),
+        (without_aprepare, "await", "await ctx.aprepare(a_function)"),
+        (without_acomplete, "await", "await ctx.acomplete(a_function)"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+def test_a_stage_that_did_not_begin_fails_the_attempt(handler, missing, remedy, undeclared):
+    state = run(handler)
+    stage = f"ctx.{handler.__name__.removeprefix('without_')} was called without {missing}"
+    assert (state.status, state.error) == (
+        "dead",
+        f"InvalidInstruction: modes.case: {stage}, so nothing of it has run; write {remedy}.",
+    )
+
+
+def test_a_stage_that_was_refused_fails_nothing_by_itself(undeclared):
+    def handler(ctx: Context):
+        with (
+            ctx.complete(),
+            pytest.raises(Exception, match="prepare cannot be used after complete"),
+            ctx.prepare(),
+        ):
+            pass
+
+    assert run(handler).status == "success"
