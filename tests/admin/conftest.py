@@ -1,9 +1,6 @@
 """Who looks at the admin, and what there is to see."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -19,10 +16,10 @@ Page = Callable[..., str]
 
 
 @pytest.fixture
-def client_with(db: None) -> Callable[..., Client]:
+def client_with(db):
     """Sign in a member of staff who has these permissions on the app's models."""
 
-    def client_with(*codenames: str) -> Client:
+    def client_with(*codenames):
         user = get_user_model().objects.create_user(f"staff {'+'.join(codenames)}", is_staff=True)
         known = Permission.objects.filter(content_type__app_label="django_ayework", codename__in=codenames)
         assert known.count() == len(codenames)
@@ -32,29 +29,29 @@ def client_with(db: None) -> Callable[..., Client]:
     return client_with
 
 
-def signed_in(user: Any) -> Client:
+def signed_in(user):
     client = Client()
     client.force_login(user)
     return client
 
 
 @pytest.fixture
-def operator(db: None) -> Client:
+def operator(db):
     """A superuser."""
     return signed_in(get_user_model().objects.create_superuser("operator"))
 
 
 @pytest.fixture
-def viewer(client_with: Callable[..., Client]) -> Client:
+def viewer(client_with):
     """Somebody who may look, and no more."""
     return client_with("view_work", "view_deadletter", "view_group", "view_workerprocess")
 
 
 @pytest.fixture
-def page(operator: Client) -> Page:
+def page(operator):
     """The text of a page, for the operator."""
 
-    def page(name: str, *args: str, **query: str) -> str:
+    def page(name, *args, **query):
         response = operator.get(address(name, *args, **query))
         assert response.status_code == 200, response
         return response.content.decode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.contrib.messages import get_messages
 from django.urls import reverse
 
@@ -47,9 +48,14 @@ def refuse(monkeypatch: pytest.MonkeyPatch, act: str, *ids: str) -> None:
     )
 
 
-def messages_of(response: Any) -> list[str]:
+def told(response: Any) -> list[str]:
     """Return the messages that a request has left for the user."""
     return [str(message) for message in get_messages(response.wsgi_request)]
+
+
+def logged() -> list[str]:
+    """Return what the log of the admin says, the oldest entry first."""
+    return [entry.get_change_message() for entry in LogEntry.objects.order_by("id")]
 
 
 def ids_on(response: Any) -> list[str]:

@@ -1,9 +1,5 @@
 """A project with an admin site of its own, beside the stock one, whose orders show the works about them."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from django.contrib import admin
 from django.urls import path
 
@@ -20,10 +16,10 @@ class OrderAdmin(WorkPanel, admin.ModelAdmin):
 class PickyWorkAdmin(WorkAdmin):
     """Hides some works, and keeps others from being cancelled."""
 
-    def get_queryset(self, request: Any) -> Any:
+    def get_queryset(self, request):
         return super().get_queryset(request).exclude(type="shop.notify")
 
-    def has_cancel_permission(self, request: Any, obj: Any = None) -> bool:
+    def has_cancel_permission(self, request, obj=None):
         may = super().has_cancel_permission(request, obj)
         return may and (obj is None or obj.type != "shop.fail")
 

@@ -1,9 +1,5 @@
 """The admin in a real browser."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 from django_ayework import Retry, Worker, dependency, enqueue, work
@@ -18,44 +14,50 @@ from tests.processes import eventually
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
+@pytest.fixture
+def find(browser):
+    return lambda selector: browser.find_element("css selector", selector)
+
+
+@pytest.fixture
+def visit(browser, live_server):
+    return lambda page, *args, **query: browser.get(live_server.url + address(page, *args, **query))
+
+
 @pytest.mark.parametrize("page", ["work_changelist", "deadletter_list"])
-def test_a_phone_shows_what_failed_and_how_it_stands(browser: Any, live_server: Any, page: str) -> None:
+def test_a_phone_shows_what_failed_and_how_it_stands(browser, visit, find, page):
     die("expected the address to have a street, a number, a town and a country, got nothing of the kind")
     screen = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
-    browser.get(live_server.url + address(page))
-
+    visit(page)
     for seen in ("#result_list .ayework-error", "#result_list td:nth-of-type(3)"):
-        place = browser.find_element("css selector", seen).rect
+        place = find(seen).rect
         assert place["x"] + place["width"] <= 390
-    assert browser.find_element("css selector", "#result_list tbody tr").rect["height"] < 200
+    assert find("#result_list tbody tr").rect["height"] < 200
 
 
-def test_an_operator_retries_a_dead_letter(browser: Any, live_server: Any) -> None:
+def test_an_operator_retries_a_dead_letter(browser, visit, find):
     dead, other = die("no luck"), die("other")
-
-    browser.get(live_server.url + address("deadletter_list"))
-
-    assert "RuntimeError: no luck" in browser.find_element("id", "result_list").text
-    browser.find_element("css selector", f"input[name=_selected_action][value='{dead.id}']").click()
-    browser.find_element("css selector", "select[name=action] option[value=retry_selected]").click()
-    browser.find_element("css selector", "#changelist-form button[name=index]").click()
-
-    assert "1 work was retried." in browser.find_element("class name", "messagelist").text
-    left = browser.find_element("id", "result_list").text
+    visit("deadletter_list")
+    assert "RuntimeError: no luck" in find("#result_list").text
+    find(f"input[name=_selected_action][value='{dead.id}']").click()
+    find("select[name=action] option[value=retry_selected]").click()
+    find("#changelist-form button[name=index]").click()
+    assert "1 work was retried." in find(".messagelist").text
+    left = find("#result_list").text
     assert "RuntimeError: other" in left
     assert "no luck" not in left
     dead.refresh_from_db()
     assert dead.status == "pending"
 
-    browser.find_element("css selector", "#result_list th.field-short_id a").click()
-    assert browser.find_element("class name", "ayework-headline").text == "shop.fail dead exhausted"
-    details = browser.find_element("css selector", ".ayework-scroll details")
+    find("#result_list th.field-short_id a").click()
+    assert find(".ayework-headline").text == "shop.fail dead exhausted"
+    details = find(".ayework-scroll details")
     assert "Traceback" not in details.text
     details.find_element("css selector", "summary").click()
     assert "Traceback" in details.text
-    browser.find_element("css selector", ".ayework-retry button").click()
-    assert "1 work was retried." in browser.find_element("class name", "messagelist").text
+    find(".ayework-retry button").click()
+    assert "1 work was retried." in find(".messagelist").text
     other.refresh_from_db()
     assert other.status == "pending"
     assert not complaints(browser)
@@ -68,40 +70,33 @@ def ship(order: int, note: str = "") -> str:
     return f"order {order}"
 
 
-def press(browser: Any, text: str) -> None:
-    browser.find_element("xpath", f"//*[self::a or self::button][normalize-space()='{text}']").click()
+def test_an_operator_corrects_a_bad_argument_and_the_workflow_goes_on(browser, visit, find):
+    def fill(before, text):
+        field = find("[name=input-order]")
+        assert field.get_attribute("value") == before
+        field.clear()
+        field.send_keys(text)
+        find(".submit-row [type=submit]").click()
 
-
-def test_an_operator_corrects_a_bad_argument_and_the_workflow_goes_on(browser: Any, live_server: Any) -> None:
     bad, last = ship(order=-7), add(a=40, b=2)
     with Worker(concurrency=2):
         enqueue(dependency(on=[bad], queue=[last]))
         handle = enqueue(bad)
         eventually(lambda: Work.objects.filter(id=handle.id, status="dead").exists())
-
-        browser.get(live_server.url + address("work_change", handle.id))
-        press(browser, "Edit and retry")
-        field = browser.find_element("name", "input-order")
-        assert field.get_attribute("value") == "-7"
-        field.clear()
-        field.send_keys("seven")
-        browser.find_element("css selector", ".submit-row [type=submit]").click()
-        assert "expected a whole number, got: 'seven'" in browser.find_element("class name", "errorlist").text
-
-        field = browser.find_element("name", "input-order")
-        assert field.get_attribute("value") == "seven"
-        field.clear()
-        field.send_keys("7")
-        browser.find_element("css selector", ".submit-row [type=submit]").click()
-        assert browser.find_element("css selector", ".ayework-difference tbody tr").text == "order -7 7"
+        visit("work_change", handle.id)
+        edit = "//*[self::a or self::button][normalize-space()='Edit and retry']"
+        browser.find_element("xpath", edit).click()
+        fill("-7", "seven")
+        assert "expected a whole number, got: 'seven'" in find(".errorlist").text
+        fill("seven", "7")
+        assert find(".ayework-difference tbody tr").text == "order -7 7"
         assert Work.objects.get(id=handle.id).status == "dead"
-        browser.find_element("css selector", ".submit-row [type=submit]").click()
-
-        assert "retried with the new input" in browser.find_element("class name", "messagelist").text
+        find(".submit-row [type=submit]").click()
+        assert "retried with the new input" in find(".messagelist").text
         eventually(lambda: Work.objects.filter(id=last.id, status="success").exists())
     assert handle.result() == "order 7"
     browser.refresh()
-    assert "Former inputs" in browser.find_element("id", "content").text
+    assert "Former inputs" in find("#content").text
     assert not complaints(browser)
 
 
@@ -114,18 +109,16 @@ return stopped;
 """
 
 
-def test_a_second_press_of_a_button_does_not_act_twice(browser: Any, live_server: Any) -> None:
+def test_a_second_press_of_a_button_does_not_act_twice(browser, live_server, find):
     done = enqueue(add(a=1, b=2))
     drain()
-    schedule = ScheduleFactory()
     pages = {
         address("work_change", done.id): ".ayework-run_again button",
         address("work_edit", done.id): ".submit-row [type=submit]",
         address("work_changelist"): "#changelist-form button[name=index]",
         address("bulkaction_new", action="run_again", status="success"): ".submit-row [type=submit]",
-        address("schedule_change", str(schedule.pk)): "form[action$='/run/'] button",
+        address("schedule_change", str(ScheduleFactory().pk)): "form[action$='/run/'] button",
     }
     for page, button in pages.items():
         browser.get(live_server.url + page)
-        found = browser.find_element("css selector", button)
-        assert browser.execute_script(SEND_TWICE, found) == [False, True], page
+        assert browser.execute_script(SEND_TWICE, find(button)) == [False, True], page

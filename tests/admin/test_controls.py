@@ -1,45 +1,38 @@
 """Controls of types and queues: one page with all of them, and a form for each."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.test import Client
 
 from django_ayework import enqueue, limit, pause
 from django_ayework.flow.controls import current_controls
 from django_ayework.models import WorkControl
 from django_ayework.testing.factories import WorkControlFactory
-from tests.admin.conftest import Page
-from tests.admin.kit import address, assert_shows
+from tests.admin.kit import address, assert_shows, logged
 from tests.app.works import add
 from tests.controls.works import declared
 
 pytestmark = pytest.mark.django_db
 CONTROLS = "workcontrol_changelist"
-EMPTY = dict.fromkeys(("priority", "weight", "max_running", "max_claimed", "interval"), "") | {
-    "continuous": "unknown"
-}
+EMPTY = dict.fromkeys(("priority", "weight", "max_running", "max_claimed", "interval"), "")
+EMPTY |= {"continuous": "unknown"}
 
 
-def errors(response: Any) -> Any:
+def errors(response):
     return response.context["adminform"].form.errors
 
 
-def add_control(client: Client, **given: Any) -> Any:
+def add_control(client, **given):
     return client.post(address("workcontrol_add"), EMPTY | given)
 
 
-def in_place(client: Client, act: str, name: str = declared.name, scope: str = "type", **given: Any) -> str:
+def in_place(client, act, name=declared.name, scope="type", **given):
     data = EMPTY | {"act": act, "scope": scope, "name": name} | given
     return client.post(address(CONTROLS), data, follow=True).content.decode()
 
 
-def filled(text: str) -> dict[str, str]:
+def filled(text):
     """Return what a browser sends of the inputs in a page."""
     tags = re.findall("<input ([^>]*)>", text)
     inputs = [dict(re.findall(r'([a-z]+)(?:="([^"]*)")?', tag)) for tag in tags]
@@ -50,173 +43,148 @@ def filled(text: str) -> dict[str, str]:
     }
 
 
-def row_of(text: str, name: str) -> str:
+def row_of(text, name):
     (found,) = [row for row in text.split("<tr ") if f'<th scope="row">{name}</th>' in row]
     return found
 
 
-def test_every_type_and_every_queue_is_listed_with_what_is_in_force(page: Page) -> None:
+def in_force(*names):
+    """Return what is in force of the declared type."""
+    control = current_controls().of(declared.name)
+    return tuple(getattr(control, name) for name in names)
+
+
+def test_every_type_and_every_queue_is_listed_with_what_is_in_force(page):
     WorkControlFactory(name=declared.name, paused=False, max_running=7)
     WorkControlFactory(scope="queue", name="<b>controlled", paused=True)
     WorkControlFactory(name="shop.gone", paused=False, weight=3)
     enqueue(add(a=1, b=2), queue="busy")
     text = page(CONTROLS)
-    shown = row_of(text, declared.name)
-    assert_shows(shown, "weight 20, at most 7 running", "weight 20, at most 2 running", 'value="7"')
-    assert ">served</span>" in row_of(text, "shop.add")
-    for queue in ("default", "mail", "busy"):
-        assert ">served</span>" in row_of(text, queue)
+    shown = "weight 20, at most 7 running", "weight 20, at most 2 running", 'value="7"'
+    assert_shows(row_of(text, declared.name), *shown)
+    for name in ("shop.add", "default", "mail", "busy"):
+        assert ">served</span>" in row_of(text, name)
     assert ">paused</span>" in row_of(text, "&lt;b&gt;controlled")
     assert ">not declared</span>" in row_of(text, "shop.gone")
 
 
-def test_a_type_is_changed_in_its_row_and_returned_to_what_the_code_declares(operator: Client) -> None:
+def test_a_type_is_changed_in_its_row_and_returned_to_what_the_code_declares(operator):
     text = in_place(operator, "save", max_running="5", weight="40")
     assert "at most 5 running" in row_of(text, declared.name)
-    control = current_controls().of(declared.name)
-    assert (control.max_running, control.weight, control.paused) == (5, 40, False)
+    assert in_force("max_running", "weight", "paused") == (5, 40, False)
     row = WorkControl.objects.get()
-    message = LogEntry.objects.get().change_message
-    assert_shows(message, "running at most: nothing → 5.", "weight: nothing → 40.")
-
+    assert_shows(logged()[-1], "running at most: nothing → 5.", "weight: nothing → 40.")
     in_place(operator, "save", max_running="6", weight="40")
-    assert LogEntry.objects.latest("id").change_message == "running at most: 5 → 6."
+    assert logged()[-1] == "running at most: 5 → 6."
     in_place(operator, "declared")
-    control = current_controls().of(declared.name)
-    assert (control.max_running, control.weight) == (2, 20)
+    assert in_force("max_running", "weight") == (2, 20)
     assert WorkControl.objects.get().version > row.version, "workers must notice"
-    assert "weight: 40 → nothing." in LogEntry.objects.latest("id").change_message
+    assert "weight: 40 → nothing." in logged()[-1]
 
 
 @pytest.mark.parametrize(("scope", "name"), [("type", declared.name), ("queue", "mail")])
-def test_types_and_queues_are_paused_and_resumed_in_place(operator: Client, scope: str, name: str) -> None:
-    text = in_place(operator, "pause", name, scope)
-    assert ">paused</span>" in row_of(text, name)
-    assert LogEntry.objects.get().change_message == "paused: no → yes."
+def test_types_and_queues_are_paused_and_resumed_in_place(operator, scope, name):
+    assert ">paused</span>" in row_of(in_place(operator, "pause", name, scope), name)
+    assert logged() == ["paused: no → yes."]
     assert WorkControl.objects.get().paused
     assert ">served</span>" in row_of(in_place(operator, "resume", name, scope), name)
     assert not WorkControl.objects.get().paused
 
 
-def test_a_change_in_place_keeps_a_pause(operator: Client) -> None:
+def test_a_change_in_place_keeps_a_pause_and_what_was_changed_since_the_page_was_opened(operator):
     in_place(operator, "pause")
     in_place(operator, "save", weight="30")
-    row = WorkControl.objects.get()
-    assert (row.paused, row.weight) == (True, 30)
+    assert in_force("paused", "weight") == (True, 30)
     assert "there was nothing to change" in in_place(operator, "save", weight="30")
-
-
-def test_a_change_in_place_keeps_what_was_changed_since_the_page_was_opened(operator: Client) -> None:
-    limit(declared.name, weight=30)
     opened = filled(row_of(operator.get(address(CONTROLS)).content.decode(), declared.name))
     limit(declared.name, max_running=1)
     in_place(operator, "save", **opened | {"weight": ""})
-    control = current_controls().of(declared.name)
-    assert (control.weight, control.max_running) == (20, 1)
+    assert in_force("weight", "max_running") == (20, 1)
 
 
-def test_a_value_that_cannot_be_is_refused_in_its_row(operator: Client) -> None:
-    text = in_place(operator, "save", weight="0", max_running="x")
-    shown = row_of(text, declared.name)
+def test_a_value_that_cannot_be_is_refused_in_its_row(operator):
+    shown = row_of(in_place(operator, "save", weight="0", max_running="x"), declared.name)
     assert_shows(shown, "A weight is at least 1; pause the type to stop it.", "Enter a whole number.")
-    assert not WorkControl.objects.exists()
     assert "no type or queue of this name" in in_place(operator, "save", "shop.typo")
     assert not WorkControl.objects.exists()
 
 
-def test_changing_in_place_takes_the_permissions_of_controls(client_with: Callable[..., Client]) -> None:
+def test_changing_in_place_takes_the_permissions_of_controls(client_with):
     viewer, adder = client_with("view_workcontrol"), client_with("view_workcontrol", "add_workcontrol")
     changer = client_with("change_workcontrol")
     assert "<form method" not in row_of(viewer.get(address(CONTROLS)).content.decode(), declared.name)
-    data = EMPTY | {"act": "pause", "scope": "type", "name": declared.name}
-    assert viewer.post(address(CONTROLS), data).status_code == 403
-    assert changer.post(address(CONTROLS), data).status_code == 403, "there is no control to change"
-    assert adder.post(address(CONTROLS), data).status_code == 302
-    resume = data | {"act": "resume"}
-    assert adder.post(address(CONTROLS), resume).status_code == 403
-    assert changer.post(address(CONTROLS), data | {"act": "declared"}).status_code == 403
-    assert changer.post(address(CONTROLS), resume).status_code == 302
+    for client, act, status in (
+        (viewer, "pause", 403),
+        (changer, "pause", 403),  # there is no control to change
+        (adder, "pause", 302),
+        (adder, "resume", 403),
+        (changer, "declared", 403),
+        (changer, "resume", 302),
+    ):
+        data = EMPTY | {"act": act, "scope": "type", "name": declared.name}
+        assert client.post(address(CONTROLS), data).status_code == status, act
     assert client_with("view_work").get(address(CONTROLS)).status_code == 403
 
 
-def test_the_page_costs_the_same_with_many_controls(
-    operator: Client, django_assert_max_num_queries: Any
-) -> None:
-    for number in range(30):
-        WorkControlFactory(scope="queue", name=f"q{number}", paused=True)
-    with django_assert_max_num_queries(6):
-        operator.get(address(CONTROLS))
-
-
-# The form of one control
-
-
-def test_a_type_is_paused_and_limited(operator: Client) -> None:
+def test_a_type_is_paused_and_limited(operator):
     response = add_control(operator, scope="type", name=declared.name, paused="on", max_running="5")
     assert response.status_code == 302, errors(response)
-    control = current_controls().of(declared.name)
-    assert (control.paused, control.max_running) == (True, 5)
+    assert in_force("paused", "max_running") == (True, 5)
     row = WorkControl.objects.get()
     assert LogEntry.objects.get().object_id == str(row.pk)
     change = address("workcontrol_change", str(row.pk))
     shown = filled(operator.get(change).content.decode())
     del shown["paused"]
     assert operator.post(change, EMPTY | shown | {"max_running": "0"}).status_code == 302
-    control = current_controls().of(declared.name)
-    assert (control.paused, control.max_running) == (False, 0)
+    assert in_force("paused", "max_running") == (False, 0)
     assert WorkControl.objects.get().version > row.version, "workers must notice"
-    message = LogEntry.objects.latest("id").change_message
-    assert_shows(message, "Paused: yes → no.", "Running at most: 5 → 0.")
+    assert_shows(logged()[-1], "Paused: yes → no.", "Running at most: 5 → 0.")
 
 
-def test_a_pause_since_the_form_was_opened_stays(operator: Client) -> None:
+def test_a_pause_since_the_form_was_opened_stays(operator):
     limit(declared.name, weight=30)
     change = address("workcontrol_change", str(WorkControl.objects.get().pk))
     opened = filled(operator.get(change).content.decode())
     pause(type=declared.name)
     limit(declared.name, max_running=1)
     assert operator.post(change, EMPTY | opened | {"weight": "40"}).status_code == 302
-    control = current_controls().of(declared.name)
-    assert (control.paused, control.weight, control.max_running) == (True, 40, 1)
-    assert LogEntry.objects.latest("id").change_message == "Weight: 30 → 40."
+    assert in_force("paused", "weight", "max_running") == (True, 40, 1)
+    assert logged() == ["Weight: 30 → 40."]
 
 
-def test_a_control_that_is_there_is_changed_by_the_form_for_another_one(operator: Client) -> None:
-    WorkControlFactory(name=declared.name, paused=True, weight=30)
+def test_a_control_that_is_there_is_changed_by_the_form_for_another_one_and_deleted(operator):
+    row = WorkControlFactory(name=declared.name, paused=True, weight=30)
     response = add_control(operator, scope="type", name=declared.name, max_running="5")
     assert response.status_code == 302, errors(response)
-    row = WorkControl.objects.get()
-    assert (row.paused, row.weight, row.max_running) == (True, 30, 5)
-
-
-def test_a_control_that_is_deleted_leaves_what_the_code_declares(operator: Client) -> None:
-    row = WorkControlFactory(name=declared.name, paused=True, max_running=9)
+    assert WorkControl.objects.get().pk == row.pk
+    assert in_force("paused", "weight", "max_running") == (True, 30, 5)
+    version = WorkControl.objects.get().version
     operator.post(address("workcontrol_delete", str(row.pk)), {"post": "yes"})
-    control = current_controls().of(declared.name)
-    assert (control.paused, control.max_running) == (False, 2)
-    assert WorkControl.objects.get().version > row.version, "workers must notice"
+    assert in_force("paused", "weight", "max_running") == (False, 20, 2)
+    assert WorkControl.objects.get().version > version, "workers must notice"
 
 
-def test_a_queue_can_only_be_paused(operator: Client) -> None:
-    response = add_control(operator, scope="queue", name="mail", weight="3")
-    assert errors(response) == {"weight": ["A queue can only be paused."]}
-    assert add_control(operator, scope="queue", name="mail", paused="on").status_code == 302
-    assert current_controls().paused_queues == {"mail"}
-
-
-def test_a_control_that_cannot_be_is_refused_at_its_field(operator: Client) -> None:
+def test_a_control_that_cannot_be_is_refused_at_its_field(operator):
     response = add_control(operator, scope="type", name="controls.declard", weight="0", interval="-1")
     assert errors(response) == {
         "name": ["No work has this name. Did you mean 'controls.declared'?"],
         "weight": ["A weight is at least 1; pause the type to stop it."],
         "interval": ["An interval is 0 seconds or more."],
     }
+    response = add_control(operator, scope="queue", name="mail", weight="3")
+    assert errors(response) == {"weight": ["A queue can only be paused."]}
+    assert add_control(operator, scope="queue", name="mail", paused="on").status_code == 302
+    assert current_controls().paused_queues == {"mail"}
 
 
-def test_names_are_suggested_and_declared_values_are_shown(operator: Client) -> None:
-    form = operator.get(address("workcontrol_add")).content.decode()
-    assert '<option value="controls.declared">' in form
-    row = WorkControlFactory(name=declared.name)
-    shown = operator.get(address("workcontrol_change", str(row.pk))).content.decode()
-    assert '<option value="unknown" selected>as declared</option>' in shown
-    assert "weight 20, at most 2 running" in shown
+def test_names_are_suggested_and_declared_values_are_shown_at_the_same_cost_for_many(
+    page, operator, django_assert_max_num_queries
+):
+    assert '<option value="controls.declared">' in page("workcontrol_add")
+    shown = page("workcontrol_change", str(WorkControlFactory(name=declared.name).pk))
+    as_declared = '<option value="unknown" selected>as declared</option>'
+    assert_shows(shown, as_declared, "weight 20, at most 2 running")
+    for number in range(30):
+        WorkControlFactory(scope="queue", name=f"q{number}", paused=True)
+    with django_assert_max_num_queries(6):
+        operator.get(address(CONTROLS))

@@ -1,13 +1,7 @@
 """The pages where a router of the project leads away from the queue's database."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 from django.db import connections
-from django.test import Client
 
 from django_ayework.models import Firing, Schedule, StoreEntry
 from django_ayework.testing.factories import StoreEntryFactory
@@ -21,14 +15,14 @@ pytestmark = pytest.mark.django_db(databases=["default", ELSEWHERE])
 class AwayRouter:
     """Leads to a database that has no tables, as a replica may lack the latest rows."""
 
-    def db_for_read(self, model: Any, **hints: Any) -> str | None:
+    def db_for_read(self, model, **hints):
         return ELSEWHERE if model._meta.app_label == "django_ayework" else None
 
     db_for_write = db_for_read
 
 
 @pytest.fixture(scope="module", autouse=True)
-def elsewhere(django_db_setup: None) -> Iterator[None]:
+def elsewhere(django_db_setup):
     """A database without tables. It is there before the tests, as they ask for it, and was not set up."""
     empty = {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:", "OPTIONS": {}}
     connections.settings[ELSEWHERE] = connections.settings["default"] | empty
@@ -39,33 +33,29 @@ def elsewhere(django_db_setup: None) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def routed_away(settings: Any) -> None:
+def routed_away(settings):
     settings.DATABASE_ROUTERS = [AwayRouter()]
 
 
-def queued(model: Any) -> Any:
+def queued(model):
     return model.objects.using("default")
 
 
-def test_a_schedule_is_made_changed_run_and_deleted(operator: Client) -> None:
+def test_a_schedule_is_made_once_changed_run_and_deleted(operator):
     assert add_schedule(operator).status_code == 302
-    schedule = queued(Schedule).get()
-    response = operator.post(address("schedule_change", str(schedule.pk)), FORM | {"every": "90"})
+    assert errors(add_schedule(operator)) == {"name": ["Schedule with this Name already exists."]}
+    id = str(queued(Schedule).get().pk)
+    response = operator.post(address("schedule_change", id), FORM | {"every": "90"})
     assert (response.status_code, queued(Schedule).get().every) == (302, 90)
-    operator.post(address("schedule_run", str(schedule.pk)))
+    operator.post(address("schedule_run", id))
     assert queued(Firing).count() == 1
-    delete = address("schedule_delete", str(schedule.pk))
+    delete = address("schedule_delete", id)
     assert "Firings: 1" in operator.get(delete).content.decode()
     assert operator.post(delete, {"post": "yes"}).status_code == 302
     assert (queued(Schedule).count(), queued(Firing).count()) == (0, 0)
 
 
-def test_a_name_that_is_taken_is_refused_at_its_field(operator: Client) -> None:
-    add_schedule(operator)
-    assert errors(add_schedule(operator)) == {"name": ["Schedule with this Name already exists."]}
-
-
-def test_ticked_entries_are_deleted(operator: Client) -> None:
+def test_ticked_entries_are_deleted(operator):
     StoreEntryFactory(key="a")
     data = {"action": "delete_selected", "_selected_action": ["a"], "post": "yes"}
     assert operator.post(address("storeentry_changelist"), data).status_code == 302

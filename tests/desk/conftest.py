@@ -1,10 +1,5 @@
 """A browser that is signed in as somebody who may do everything."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 from django.contrib.auth import get_user_model
 
@@ -12,7 +7,7 @@ from tests.browser import complaints, resize, sign_in
 
 
 @pytest.fixture
-def browser(chromium: Any, live_server: Any) -> Iterator[Any]:
+def browser(chromium, live_server):
     """The browser, signed in as a superuser; nothing that earlier tests did is left in it."""
     resize(chromium, 1280, 900)
     sign_in(chromium, live_server.url, get_user_model().objects.create_superuser("operator"))

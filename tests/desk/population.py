@@ -6,36 +6,17 @@ import json
 from datetime import timedelta
 from typing import Any
 
+from django.apps import apps
 from django.contrib.admin.utils import quote
 from django.urls import reverse
 
 from django_ayework import Context, Retry, dependency, enqueue, enqueue_many, pause, work
 from django_ayework.define.requests import GATE_TYPE
-from django_ayework.models import (
-    BulkAction,
-    DeadLetter,
-    Gate,
-    Group,
-    Schedule,
-    StoreEntry,
-    Work,
-    WorkControl,
-    WorkerProcess,
-)
+from django_ayework.models import DeadLetter, Gate, Group, StoreEntry, Work
 from django_ayework.progress import progress_url
 from django_ayework.rules.states import Status
 from django_ayework.store.database import clock
-from django_ayework.testing import drain, time_travel
-from django_ayework.testing.factories import (
-    BulkActionFactory,
-    FiringFactory,
-    InputRevisionFactory,
-    ScheduleFactory,
-    StoreEntryFactory,
-    ThroughputFactory,
-    WorkControlFactory,
-    WorkerProcessFactory,
-)
+from django_ayework.testing import drain, factories, time_travel
 from tests.app.models import Order
 
 #: What a page must show as it is. Each sets a mark on the window if a browser takes it for markup.
@@ -92,31 +73,34 @@ def populate() -> None:
     enqueue(dependency(on=[waiting], queue=[report(title="after")]))
     enqueue_many([report(title=str(number)) for number in range(3)])
     now = clock.now()
-    Work.objects.filter(id=enqueue(report(title="busy")).id).update(
-        status=Status.RUNNING,
-        attempt=1,
-        started_at=now - timedelta(minutes=3),
-        worker="worker-1",
-        leased_until=now + timedelta(minutes=10),
-        progress=json.dumps({"done": 3, "total": 10, "note": TEXT}),
+    progress = json.dumps({"done": 3, "total": 10, "note": TEXT})
+    leased = {"started_at": now - timedelta(minutes=3), "leased_until": now + timedelta(minutes=10)}
+    busy, gone = (enqueue(report(title=title)).id for title in ("busy", "gone"))
+    Work.objects.filter(id=busy).update(
+        status=Status.RUNNING, attempt=1, worker="worker-1", progress=progress, **leased
     )
-    Work.objects.filter(id=enqueue(report(title="gone")).id).update(status=Status.CANCELLED, ended_at=now)
+    Work.objects.filter(id=gone).update(status=Status.CANCELLED, ended_at=now)
     Work.objects.filter(id=waiting.id).update(queue=TEXT[:64], fairness=TEXT[:64])
-    InputRevisionFactory(
-        work_id=DeadLetter.objects.filter(status=Status.DEAD).values_list("id", flat=True)[0],
-        input=json.dumps({"text": TEXT}),
-        replaced_by=TEXT[:150],
+    dead = DeadLetter.objects.filter(status=Status.DEAD).values_list("id", flat=True)[0]
+    factories.InputRevisionFactory(work_id=dead, input=json.dumps({"text": TEXT}), replaced_by=TEXT[:150])
+    factories.FiringFactory(
+        schedule=factories.ScheduleFactory(name=TEXT[:128], error=TEXT), status="failed", error=TEXT
     )
-    FiringFactory(schedule=ScheduleFactory(name=TEXT[:128], error=TEXT), status="failed", error=TEXT)
     pause(queue="reports")
-    WorkControlFactory(name=TEXT[:128])
-    WorkerProcessFactory(id="worker-1", name="shop", host=TEXT[:255], queues="default", running=1)
-    WorkerProcessFactory(host="lost", seen_at=now - timedelta(minutes=5), trouble=TEXT[:500])
-    StoreEntryFactory(key=TEXT[:190], value=TEXT)
-    BulkActionFactory(
-        created_by=TEXT[:150], report=json.dumps([["some-id", TEXT]]), expected=7, refused=1, done=3
-    )
-    ThroughputFactory(type=TEXT[:128], queue=TEXT[:64], failed=3)
+    factories.WorkControlFactory(name=TEXT[:128])
+    factories.WorkerProcessFactory(id="worker-1", name="shop", host=TEXT[:255], queues="default", running=1)
+    factories.WorkerProcessFactory(host="lost", seen_at=now - timedelta(minutes=5), trouble=TEXT[:500])
+    factories.StoreEntryFactory(key=TEXT[:190], value=TEXT)
+    refusals = json.dumps([["some-id", TEXT]])
+    factories.BulkActionFactory(created_by=TEXT[:150], report=refusals, expected=7, refused=1, done=3)
+    factories.ThroughputFactory(type=TEXT[:128], queue=TEXT[:64], failed=3)
+
+
+#: The models that have a list, by the names of their addresses.
+LISTS = (
+    "overview", "gate", "work", "deadletter", "bulkaction", "group", "workcontrol", "schedule",
+    "workerprocess", "storeentry",
+)  # fmt: skip
 
 
 def pages() -> dict[str, str]:
@@ -125,12 +109,15 @@ def pages() -> dict[str, str]:
     def page(name: str, *args: Any, **query: str) -> str:
         return reverse(f"admin:django_ayework_{name}", args=args, query=query or None)
 
+    def first(model: str) -> str:
+        return page(f"{model}_change", apps.get_model("django_ayework", model).objects.earliest("pk").pk)
+
     dead = DeadLetter.objects.filter(status=Status.DEAD, type="desk.fails").order_by("id")[0]
     running = Work.objects.get(status=Status.RUNNING)
     step = Work.objects.filter(chain_id__isnull=False).earliest("id")
     done = Work.objects.filter(status=Status.SUCCESS, type="desk.report")[0]
     gate = Gate.objects.filter(status=Status.BLOCKED, type=GATE_TYPE)[0]
-    found = {
+    return {model: page(f"{model}_changelist") for model in LISTS} | {
         "index": reverse("admin:app_list", args=["django_ayework"]),
         "dead-work": page("work_change", dead.pk),
         "running-work": page("work_change", running.pk),
@@ -138,10 +125,10 @@ def pages() -> dict[str, str]:
         "waiting-gate": page("work_change", gate.pk),
         "edit": page("work_edit", dead.pk),
         "run-again": page("work_edit", done.pk),
-        "group": page("group_change", Group.objects.earliest("id").pk),
-        "schedule": page("schedule_change", Schedule.objects.earliest("id").pk),
-        "worker": page("workerprocess_change", WorkerProcess.objects.earliest("id").pk),
-        "control": page("workcontrol_change", WorkControl.objects.earliest("id").pk),
+        "a-group": first("group"),
+        "a-schedule": first("schedule"),
+        "worker": first("workerprocess"),
+        "control": first("workcontrol"),
         "gate-that-waits": page("gate_change", gate.pk),
         "entry": page("storeentry_change", quote(StoreEntry.objects.earliest("key").pk)),
         "progress": progress_url(running, title=TEXT, result_url="/"),
@@ -152,16 +139,7 @@ def pages() -> dict[str, str]:
         "works-of-a-type": page("work_changelist", type="desk.fails"),
         "works-found": page("work_changelist", q="script"),
         "dead-letters-as-a-list": page("deadletter_list"),
-        "bulk-action": page("bulkaction_change", BulkAction.objects.earliest("id").pk),
+        "bulk-action": first("bulkaction"),
         "a-new-bulk-action": page("bulkaction_new", action="retry", status="dead", type=dead.type),
         "which-bulk-action": page("bulkaction_new", status="dead"),
     }
-    lists = {model: page(f"{model}_changelist") for model in LISTS}
-    return lists | found
-
-
-#: The models that have a list, by the names of their addresses.
-LISTS = (
-    "overview", "gate", "work", "deadletter", "bulkaction", "group", "workcontrol", "schedule",
-    "workerprocess", "storeentry",
-)  # fmt: skip

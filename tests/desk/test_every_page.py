@@ -1,14 +1,12 @@
 """Every page of the desk in a browser: accessible, no wider than a phone, safe from hostile texts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 from selenium_axe_python import Axe
 
 from django_ayework.testing.factories import ScheduleFactory, StoreEntryFactory
-from tests.admin import kit
+from tests.admin.kit import address
 from tests.browser import complaints, resize
 from tests.desk.population import pages, populate
 
@@ -32,7 +30,7 @@ OPTIONS: dict[str, Any] = {"resultTypes": ["violations"]}
 OF_COLOURS = OPTIONS | {"runOnly": ["color-contrast", "link-in-text-block"]}
 
 
-def violations(browser: Any, options: dict[str, Any] = OPTIONS) -> list[str]:
+def violations(browser, options=OPTIONS):
     """Return the grave violations that axe-core finds on the page, each with its element."""
     axe = Axe(browser)
     if not browser.execute_script("return Boolean(window.axe)"):
@@ -46,44 +44,34 @@ def violations(browser: Any, options: dict[str, Any] = OPTIONS) -> list[str]:
     ]
 
 
-def darken(browser: Any, width: int) -> None:
+def darken(browser, width):
     """Show the page in the dark theme, and wait until its colours have faded into those."""
     resize(browser, width, dark=True)
-    faded = (
-        "Promise.all(document.getAnimations().map(each => each instanceof CSSTransition && each.finished))"
+    fading = "document.getAnimations().map(each => each instanceof CSSTransition && each.finished)"
+    browser.execute_async_script(
+        f"const done = arguments[0]; Promise.all({fading}).then(() => done(), () => done())"
     )
-    browser.execute_async_script(f"const done = arguments[0]; {faded}.then(() => done(), () => done())")
 
 
-def is_of_django(browser: Any, rule: str, element: str) -> bool:
+def is_of_django(browser, rule, element):
     """Tell whether Django makes the element that violates the rule."""
     script = "return document.querySelector(arguments[0]).matches(arguments[1])"
     return rule in OF_DJANGO and bool(browser.execute_script(script, element, OF_DJANGO[rule]))
 
 
-def overflow(browser: Any) -> int:
+def overflow(browser):
     """Return by how many pixels the page is wider than the window."""
-    return int(
-        browser.execute_script(
-            "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        )
-    )
-
-
-@pytest.fixture
-def addresses() -> dict[str, str]:
-    populate()
-    return pages()
+    script = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    return int(browser.execute_script(script))
 
 
 @pytest.mark.parametrize("width", [1400, 420])
-def test_every_page_is_accessible_in_both_themes_fits_and_is_safe(
-    browser: Any, live_server: Any, addresses: Any, width: int
-) -> None:
+def test_every_page_is_accessible_in_both_themes_fits_and_is_safe(browser, live_server, width):
+    populate()
     found = []
-    for name, address in addresses.items():
+    for name, url in pages().items():
         resize(browser, width)
-        browser.get(live_server.url + address)
+        browser.get(live_server.url + url)
         found += [f"{name}: {each}" for each in (*complaints(browser), *violations(browser))]
         darken(browser, width)
         found += [f"{name} in the dark: {each}" for each in violations(browser, OF_COLOURS)]
@@ -95,9 +83,9 @@ def test_every_page_is_accessible_in_both_themes_fits_and_is_safe(
     assert not found, "\n".join(found)
 
 
-def test_a_long_name_without_a_space_fits(browser: Any, live_server: Any) -> None:
+def test_a_long_name_without_a_space_fits(browser, live_server):
     schedule, entry = ScheduleFactory(name="n" * 128), StoreEntryFactory(key="k" * 190)
     resize(browser, 420)
     for name, key in (("schedule_change", str(schedule.pk)), ("storeentry_change", entry.key)):
-        browser.get(live_server.url + kit.address(name, key))
+        browser.get(live_server.url + address(name, key))
         assert overflow(browser) <= 0, name

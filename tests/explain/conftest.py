@@ -1,7 +1,5 @@
 """Fixtures of the tests of explanations."""
 
-from __future__ import annotations
-
 import pytest
 from django.conf import settings
 
@@ -9,5 +7,5 @@ collect_ignore_glob = [] if settings.configured else ["test_*.py"]
 
 
 @pytest.fixture(autouse=True)
-def database(db: None) -> None:
+def database(db):
     """Every test here queries the database."""

@@ -22,19 +22,19 @@ def give_up() -> None:
 
 
 @work(name="explain.one")
-def one(number: int) -> int:
+def one(number: int = 1) -> int:
     return number
 
 
-def why(id: str, *expected: str) -> str:
+def why(work: Any, *expected: str) -> str:
     """Explain a work; assert the codes; return the sentences."""
-    explanation = explain(id)
-    assert explanation.id == id
+    explanation = explain(work.id)
+    assert explanation.id == work.id
     assert [str(reason.code) for reason in explanation.reasons] == list(expected), str(explanation)
     return str(explanation)
 
 
-def facts(id: str, code: str) -> Any:
+def facts(work: Any, code: str) -> Any:
     """The facts of the reason with this code."""
-    [found] = [reason for reason in explain(id).reasons if reason.code == code]
+    [found] = [reason for reason in explain(work.id).reasons if reason.code == code]
     return found.facts

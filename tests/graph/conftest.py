@@ -1,7 +1,5 @@
 """Fixtures of the tests of workflows as graphs."""
 
-from __future__ import annotations
-
 import pytest
 from django.conf import settings as django_settings
 from hypothesis import settings
@@ -19,7 +17,7 @@ settings.load_profile("unhurried")
 
 
 @pytest.fixture(autouse=True)
-def mended() -> None:
+def mended():
     """No label is broken."""
     from tests.gates.works import BROKEN
 

@@ -5,14 +5,21 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django_ayework import enqueue
-from django_ayework.define.requests import GATE_TYPE
+from django_ayework import Context, enqueue, work
+from django_ayework.define.requests import GATE_TYPE, new_uuid7
 from django_ayework.flow.graph import Workflow, read_workflow
+from django_ayework.models import Edge, Work
 from django_ayework.rules.workflow import Folded, Link, Member, Tie, fold
 from django_ayework.testing import drain
+from django_ayework.testing.factories import GroupFactory, WaiterFactory, WorkFactory
 from tests.gates.works import BROKEN, flow
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@work(name="graph.chained")
+def chained(ctx: Context, left: int) -> Any:
+    return ctx.continue_with(chained(left=left - 1)) if left else 17
 
 
 def dead_workflow(first: str = "ab") -> str:
@@ -21,6 +28,27 @@ def dead_workflow(first: str = "ab") -> str:
     id = enqueue(flow(links=[[*first], ["last"]])).id
     drain(raises=False)
     return id
+
+
+def fill(number: int, dead: int = 0) -> str:
+    """Make a group of so many works, of which some are dead, and a gate over all; return its id."""
+    root = WorkFactory(type="graph.root", status="success")
+    Work.objects.filter(id=root.id).update(group_id=root.id)
+    member = {"group_id": root.id, "parent_id": root.id}
+    ended = vars(WorkFactory.build(type="graph.fetch", status="success", **member))
+    columns = {name: value for name, value in ended.items() if name not in ("_state", "id", "status")}
+    statuses = ["dead"] * dead + ["success"] * (number - 2 - dead)
+    made = [Work(id=new_uuid7(), status=status, **columns) for status in statuses]
+    Work.objects.bulk_create(made)
+    gate = WorkFactory(type=GATE_TYPE, status="blocked", input='{"queue":[]}', **member)
+    tally = {"total": len(made), "succeeded": len(made) - dead, "missed": dead}
+    WaiterFactory(work_id=gate.id, on_unmet="wait", **tally)
+    Edge.objects.bulk_create(
+        Edge(waiter_id=gate.id, watched_id=each.id, position=place, outcome=each.status)
+        for place, each in enumerate(made)
+    )
+    GroupFactory(id=root.id, open=1, total=number, dead=dead)
+    return str(root.id)
 
 
 def folded(id: str) -> Folded:

@@ -1,42 +1,31 @@
 """A workflow is read with its gates, chains, blockers, and what gates are yet to queue."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 from django_ayework import Context, Count, dependency, enqueue, enqueue_many, retry, work
-from django_ayework.define.requests import new_uuid7
 from django_ayework.errors import WorkNotFound
 from django_ayework.flow.graph import hold_up, is_over, read_workflow, standing_sentence
-from django_ayework.models import Edge, Work
+from django_ayework.models import Work
 from django_ayework.rules.workflow import Kind, critical_path
 from django_ayework.testing import drain
-from django_ayework.testing.factories import GroupFactory, WaiterFactory, WorkFactory
 from tests.app.works import add
 from tests.gates.works import BROKEN, flow, step
-from tests.graph.kit import dead_workflow, edges_of, folded, name, nodes_of, statuses
+from tests.graph.kit import chained, dead_workflow, edges_of, fill, folded, name, nodes_of, statuses
 
 pytestmark = pytest.mark.django_db
 
 
 @work(name="graph.diamond")
-def diamond(ctx: Context) -> Any:
+def diamond(ctx: Context):
     left, right, join = step(label="left"), add(a=1, b=2), step(label="join")
     return ctx.queue([left, right, dependency(on=[left, right], queue=[join])])
 
 
 @work(name="graph.nested")
-def nested(ctx: Context) -> Any:
+def nested(ctx: Context):
     first, last = step(label="first"), add(a=1, b=1)
     inner = dependency(on=[first], queue=[last], condition=Count(1))
     return ctx.queue([first]).next([inner, add(a=2, b=2)])
-
-
-@work(name="graph.chained")
-def chained(ctx: Context, left: int) -> Any:
-    return ctx.continue_with(chained(left=left - 1)) if left else 17
 
 
 @work(name="graph.crawl", then="graph.fetch")
@@ -45,37 +34,42 @@ def crawl(ctx: Context) -> None:
 
 
 @work(name="graph.fetch")
-def fetch(ctx: Context) -> Any:
+def fetch(ctx: Context):
     return ctx.unit
 
 
 @work(name="graph.blocking")
-def blocking(ctx: Context) -> Any:
+def blocking(ctx: Context):
     chain = chained(left=2)
     return ctx.queue([chain, ctx.queue([step(label="blocked")], blockers=[chain])])
 
 
-def run(request: Any) -> str:
-    """Queue a work, run all that is due, return the id."""
+def run(request, limit=None):
+    """Queue a work, run what is due, return the id."""
     id = enqueue(request).id
-    drain(raises=False)
+    drain(limit, raises=False)
     return id
 
 
-def test_a_diamond() -> None:
-    edges = ["add > gate", "diamond > add", "diamond > step", "gate > step", "step > gate"]
-    assert edges_of(folded(run(diamond()))) == edges
+@pytest.mark.parametrize(
+    ("request_", "edges"),
+    [
+        (diamond(), ["diamond > add", "diamond > step", "add > gate", "step > gate", "gate > step"]),
+        (
+            flow(links=[["a", "b", "c"], ["d"], ["e", "f"]]),
+            ["flow > step*3", "step*3 > gate", "gate > step", "step > gate", "gate > step*2"],
+        ),
+        (chained(left=2), ["chained > chained", "chained > chained"]),
+        (crawl(), ["crawl > fetch*3"]),
+    ],
+    ids=["diamond", "one after the other", "chain", "units that an output names"],
+)
+def test_what_leads_to_what(request_, edges):
+    assert edges_of(folded(run(request_))) == sorted(edges)
 
 
-def test_links_one_after_the_other() -> None:
-    graph = folded(run(flow(links=[["a", "b", "c"], ["d"], ["e", "f"]])))
-    one_after_the_other = ["flow > step*3", "step*3 > gate", "gate > step", "step > gate", "gate > step*2"]
-    assert edges_of(graph) == sorted(one_after_the_other)
-
-
-def test_the_works_to_come_are_part_of_the_graph() -> None:
-    id = enqueue(flow(links=[["a", "b"], ["c"], ["d"]])).id
-    drain(1)
+def test_the_works_to_come_are_part_of_the_graph():
+    id = run(flow(links=[["a", "b"], ["c"], ["d"]]), 1)
     workflow = read_workflow(id)
     assert statuses(workflow) == ["blocked", "blocked", "pending", "pending", "planned", "planned", "success"]
     to_come = [member for member in workflow.members if member.kind is Kind.PLANNED]
@@ -86,45 +80,34 @@ def test_the_works_to_come_are_part_of_the_graph() -> None:
     assert {member.id for member in to_come} <= {member.id for member in read_workflow(id).own}
 
 
-def test_gates_that_a_gate_is_to_queue_are_part_of_the_graph() -> None:
-    id = enqueue(nested()).id
-    drain(1)
-    planned = [member for member in read_workflow(id).members if member.status == "planned"]
+def test_gates_that_a_gate_is_to_queue_are_part_of_the_graph():
+    members = read_workflow(run(nested(), 1)).members
+    planned = [member for member in members if member.status == "planned"]
     assert sorted(member.type for member in planned) == ["@work/dependency", "shop.add", "shop.add"]
     assert {member.kind for member in planned} == {Kind.PLANNED}
 
 
-def test_what_a_dead_gate_would_have_queued_never_comes() -> None:
+def test_what_a_dead_gate_would_have_queued_never_comes():
     BROKEN.add("a")
     workflow = read_workflow(run(flow(links=[["a"], ["b"]])))
     assert statuses(workflow) == ["dead", "dead", "never", "success"]
 
 
-def test_how_far_a_gate_is() -> None:
-    id = enqueue(flow(links=[["a", "b", "c"], ["d"]])).id
-    drain(3)
-    [standing] = read_workflow(id).standings.values()
+def test_how_far_a_gate_is():
+    [standing] = read_workflow(run(flow(links=[["a", "b", "c"], ["d"]]), 3)).standings.values()
     assert (standing.reached, standing.needed, standing.total, standing.counts_success) == (2, 3, 3, True)
 
 
-def test_a_chain_is_drawn_step_by_step() -> None:
-    graph = folded(run(chained(left=2)))
-    assert edges_of(graph) == ["chained > chained", "chained > chained"]
-
-
-def test_a_blocked_work_follows_the_last_step_of_the_chain() -> None:
-    id = enqueue(blocking()).id
-    drain(2)
-    workflow = read_workflow(id)
-    last = max(
-        (each for each in workflow.members if each.type == "graph.chained"), key=lambda each: each.step
-    )
+def test_a_blocked_work_follows_the_last_step_of_the_chain():
+    workflow = read_workflow(run(blocking(), 2))
+    chain = [each for each in workflow.members if each.type == "graph.chained"]
     [blocked] = [each for each in workflow.members if each.type == "gates.step"]
+    last = max(chain, key=lambda each: each.step)
     assert (last.id, blocked.id) in [link.edge for link in workflow.links]
     assert workflow.standings[blocked.id].needed == 1
 
 
-def test_a_chain_of_another_group_that_blocks_a_work_has_the_status_of_its_last_step() -> None:
+def test_a_chain_of_another_group_that_blocks_a_work_has_the_status_of_its_last_step():
     chain = enqueue(chained(left=2))
     waiting = enqueue(step(label="after"), blockers=[chain])
     drain(1)
@@ -132,51 +115,35 @@ def test_a_chain_of_another_group_that_blocks_a_work_has_the_status_of_its_last_
     assert (outside.id, outside.status) == (chain.id, "pending")
 
 
-def test_units_that_an_output_names_follow_it() -> None:
-    assert edges_of(folded(run(crawl()))) == ["crawl > fetch*3"]
-
-
-def test_watched_works_of_other_groups_are_drawn_and_unknown_ones_too() -> None:
+def test_watched_works_of_other_groups_are_drawn_and_unknown_ones_too():
     other = enqueue(add(a=1, b=2))
-    gate = enqueue(dependency(on=[other, "nobody"], queue=[step(label="x")]))
-    graph = folded(gate.id)
+    graph = folded(enqueue(dependency(on=[other, "nobody"], queue=[step(label="x")])).id)
     outside = {node.type: node.status for node in graph.nodes if node.kind is Kind.OUTSIDE}
     assert outside == {"shop.add": "pending", "": "unknown"}
     assert sorted(edge.partition(" > ")[2] for edge in edges_of(graph)) == ["gate", "gate", "step"]
+    for own, other in ("ab", "ba"):
+        enqueue(dependency(on=[f"gate-{other}"], queue=[step(label=own)]), id=f"gate-{own}")
+    assert [each.id for each in hold_up(read_workflow("gate-a")).holding.waiting] == ["gate-a"]
 
 
-def test_gates_that_wait_for_each_other_are_read() -> None:
-    enqueue(dependency(on=["gate-b"], queue=[step(label="a")]), id="gate-a")
-    enqueue(dependency(on=["gate-a"], queue=[step(label="b")]), id="gate-b")
-    workflow = read_workflow("gate-a")
-    assert [each.id for each in hold_up(workflow).holding.waiting] == ["gate-a"]
-
-
-def test_a_work_that_is_alone_is_a_workflow() -> None:
+def test_a_work_that_is_alone_is_a_workflow_and_the_id_of_any_member_reads_its_group():
     workflow = read_workflow(run(add(a=1, b=2)))
     assert (len(workflow.members), is_over(workflow)) == (1, True)
     assert standing_sentence(workflow) == "The work has succeeded."
-
-
-def test_the_id_of_any_member_reads_its_group() -> None:
     works = enqueue_many([add(a=1, b=2), add(a=3, b=4)], together=True)
     assert read_workflow(works[1].id).id == works[0].id
     with pytest.raises(WorkNotFound, match="no group and no work has the id 'nobody'"):
         read_workflow("nobody")
 
 
-def test_what_holds_a_workflow_up_is_explained() -> None:
-    held = hold_up(read_workflow(dead_workflow()))
+def test_what_holds_a_workflow_up_is_explained_and_once_retried_it_goes_on():
+    id = dead_workflow()
+    held = hold_up(read_workflow(id))
     first, gate = held.holding.dead
     assert "gave up: b is broken" in held.reasons[first.id].reasons[0].text
     assert gate.reason == "unsatisfiable"
-
-
-def test_a_retried_workflow_goes_on() -> None:
-    id = dead_workflow()
-    dead = Work.objects.get(status="dead", type="gates.step")
     BROKEN.clear()
-    retry(dead.id)
+    retry(Work.objects.get(status="dead", type="gates.step").id)
     assert standing_sentence(read_workflow(id)) == "2 of 4 works have ended."
     drain()
     workflow = read_workflow(id)
@@ -185,47 +152,22 @@ def test_a_retried_workflow_goes_on() -> None:
     assert [each.type for each in critical_path(workflow.members, workflow.links)][-1] == "gates.step"
 
 
-@pytest.mark.parametrize(
-    "stored",
-    [
+def test_releases_that_cannot_be_read_are_passed_over():
+    gate = enqueue(dependency(on=["nobody"], queue=[step(label="x")]))
+    before = Work.objects.get(id=gate.id).input
+    for stored in (
         "no json",
         '{"queue": 3}',
         '{"queue": [7, {"id": 7}, {"id": "", "type": []}]}',
         '{"queue": [{"id": "x", "type": "t", "gate": {"watched": 9, "releases": "x"}}]}',
         "[" * 5000,
-    ],
-)
-def test_releases_that_cannot_be_read_are_passed_over(stored: str) -> None:
-    gate = enqueue(dependency(on=["nobody"], queue=[step(label="x")]))
-    before = Work.objects.get(id=gate.id).input
-    Work.objects.filter(id=gate.id).update(input=stored)
-    kinds = [member.kind for member in read_workflow(gate.id).members]
-    assert Kind.GATE in kinds
+    ):
+        Work.objects.filter(id=gate.id).update(input=stored)
+        assert Kind.GATE in [member.kind for member in read_workflow(gate.id).members], stored
     Work.objects.filter(id=gate.id).update(input=before)
 
 
-def fill(number: int, dead: int = 0) -> str:
-    """Make a group of so many works, of which some are dead, and a gate over all; return its id."""
-    root = WorkFactory(type="graph.root", status="success")
-    Work.objects.filter(id=root.id).update(group_id=root.id)
-    ended = vars(WorkFactory.build(type="graph.fetch", group_id=root.id, parent_id=root.id, status="success"))
-    columns = {name: value for name, value in ended.items() if name not in ("_state", "id", "status")}
-    statuses = ["dead"] * dead + ["success"] * (number - 2 - dead)
-    made = [Work(id=new_uuid7(), status=status, **columns) for status in statuses]
-    Work.objects.bulk_create(made)
-    gate = WorkFactory(
-        type="@work/dependency", group_id=root.id, parent_id=root.id, status="blocked", input='{"queue":[]}'
-    )
-    WaiterFactory(work_id=gate.id, on_unmet="wait", total=len(made), succeeded=len(made) - dead, missed=dead)
-    Edge.objects.bulk_create(
-        Edge(waiter_id=gate.id, watched_id=each.id, position=place, outcome=each.status)
-        for place, each in enumerate(made)
-    )
-    GroupFactory(id=root.id, open=1, total=number, dead=dead)
-    return root.id
-
-
-def test_five_thousand_works_are_few_statements_and_few_nodes(django_assert_max_num_queries: Any) -> None:
+def test_five_thousand_works_are_few_statements_and_few_nodes(django_assert_max_num_queries):
     id = fill(5000, dead=12)
     with django_assert_max_num_queries(9):
         graph = folded(id)
@@ -233,7 +175,7 @@ def test_five_thousand_works_are_few_statements_and_few_nodes(django_assert_max_
     assert edges_of(graph) == ["fetch*4998 > gate", "root > fetch*4998"]
 
 
-def test_of_a_larger_group_the_works_that_need_attention_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_larger_group_the_works_that_need_attention_are_read(monkeypatch):
     monkeypatch.setattr("django_ayework.flow.graph.MOST_MEMBERS", 20)
     id = fill(100, dead=12)
     workflow = read_workflow(id)

@@ -1,7 +1,5 @@
 """Who looks at the overview."""
 
-from __future__ import annotations
-
 from tests.admin.conftest import browser, client_with, operator, page
 from tests.fixtures import quick_polls
 

@@ -1,13 +1,8 @@
-"""The overview in a real browser: two incidents end to end, and what a keyboard and a phone need."""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import Any
+"""The overview in a real browser: an incident, and what a keyboard and narrow windows need."""
 
 import pytest
 
-from django_ayework.models import Work, WorkControl
+from django_ayework.models import WorkControl
 from django_ayework.store import throughput
 from django_ayework.store.throughput import Bucket, Ended, span_start
 from django_ayework.testing import now
@@ -24,126 +19,105 @@ from tests.desk.test_every_page import OF_COLOURS, darken, overflow, violations
 from tests.processes import eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+HEADLINE = ".ayework-headline-box h2"
+LIMIT = ".ayework-acts input[name^=max_running]"
 
 
 @pytest.fixture(autouse=True)
-def nothing_to_complain_of(browser: Any) -> Iterator[None]:
+def nothing_to_complain_of(browser):
     yield
     assert complaints(browser) == []
 
 
-def find(browser: Any, selector: str) -> Any:
-    return browser.find_element("css selector", selector)
+@pytest.fixture
+def visit(browser, live_server):
+    return lambda: browser.get(live_server.url + address("overview_changelist"))
 
 
-def text(browser: Any, selector: str) -> str:
+@pytest.fixture
+def find(browser):
+    return lambda selector: browser.find_element("css selector", selector)
+
+
+@pytest.fixture
+def text(browser):
     """What an element says now; a refresh may replace it at any moment."""
     script = "return document.querySelector(arguments[0]).textContent"
-    return " ".join(str(browser.execute_script(script, selector)).split())
+    return lambda selector: " ".join(str(browser.execute_script(script, selector)).split())
 
 
-def test_nothing_is_processed_and_the_page_says_why_while_one_looks(browser: Any, live_server: Any) -> None:
+def test_nothing_is_processed_and_the_page_says_why_while_one_looks(visit, text):
     worker = WorkerProcessFactory(queues="mail")
-    browser.get(live_server.url + address("overview_changelist"))
-    assert text(browser, ".ayework-headline-box h2").startswith("✓ All is well")
+    visit()
+    assert text(HEADLINE).startswith("✓ All is well")
     WorkFactory.create_batch(3, queue="exports")
-    eventually(lambda: "exports: 3 works wait" in text(browser, ".ayework-overview"))
-    assert "ayework_worker --queues exports" in text(browser, ".ayework-remedy")
-    announced = text(browser, "[data-live-announce]")
-    assert announced == "No worker serves a queue: exports"
+    eventually(lambda: "exports: 3 works wait" in text(".ayework-overview"))
+    assert "ayework_worker --queues exports" in text(".ayework-remedy")
+    assert text("[data-live-announce]") == "No worker serves a queue: exports"
     type(worker).objects.filter(id=worker.id).update(queues="")
-    eventually(lambda: text(browser, ".ayework-headline-box h2").startswith("✓ All is well"))
+    eventually(lambda: text(HEADLINE).startswith("✓ All is well"))
 
 
-def test_a_type_that_floods_is_limited_and_paused_in_its_row(browser: Any, live_server: Any) -> None:
-    WorkerProcessFactory(running=1)
-    Work.objects.bulk_create(WorkFactory.build_batch(1100, type=add.name))
-    browser.get(live_server.url + address("overview_changelist"))
-    assert "Too many works of shop.add: 1,100 works wait" in text(browser, ".ayework-headline-box h2")
-    find(browser, ".ayework-acts summary").click()
-    field = find(browser, ".ayework-acts input[name^=max_running]")
-    field.send_keys("2\n")  # Enter alone presses nothing, whatever the first button is
-    assert not WorkControl.objects.exists()
-    find(browser, ".ayework-acts details button").click()
-    eventually(lambda: WorkControl.objects.filter(name=add.name, max_running=2).exists())
-    assert "Changed running at most from as declared to 2." in text(browser, ".messagelist")
-    find(browser, ".ayework-acts button").click()
-    eventually(lambda: WorkControl.objects.filter(name=add.name, paused=True, max_running=2).exists())
-    assert "The type shop.add is paused, and 1,100 works wait." in text(browser, ".ayework-headline-box")
-    find(browser, ".ayework-headline-box button").click()
-    eventually(lambda: WorkControl.objects.filter(name=add.name, paused=False).exists())
-
-
-def test_what_was_typed_and_not_sent_outlives_a_refresh(browser: Any, live_server: Any) -> None:
+def test_what_was_typed_and_not_sent_outlives_a_refresh(browser, visit, find):
     WorkFactory(type=add.name)
-    browser.get(live_server.url + address("overview_changelist"))
-    find(browser, ".ayework-acts summary").click()
-    find(browser, ".ayework-acts input[name^=max_running]").send_keys("3")
-    find(browser, ".ayework-acts summary").send_keys("")  # the field loses the focus
-    refreshed = "const f=document.querySelector('[data-live]');window.asked=0;const g=window.fetch;"
-    browser.execute_script(refreshed + "window.fetch=(...a)=>{window.asked++;return g(...a)}")
+    visit()
+    find(".ayework-acts summary").click()
+    find(LIMIT).send_keys("3")
+    find(".ayework-acts summary").send_keys("")  # the field loses the focus
+    count = "window.asked=0;const g=window.fetch;window.fetch=(...a)=>{window.asked++;return g(...a)}"
+    browser.execute_script(count)
     WorkFactory(type="shop.another")
     eventually(lambda: browser.execute_script("return window.asked") >= 2)
-    assert find(browser, ".ayework-acts input[name^=max_running]").get_attribute("value") == "3"
+    assert find(LIMIT).get_attribute("value") == "3"
 
 
-def test_all_can_be_done_by_keyboard(browser: Any, live_server: Any) -> None:
+def test_all_can_be_done_by_keyboard(browser, visit, find):
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.keys import Keys
 
-    def press(key: str) -> None:
-        ActionChains(browser).send_keys(key).perform()
-
-    def focused() -> Any:
+    def focused():
         return browser.execute_script("return document.activeElement.id")
 
     WorkerProcessFactory()
     WorkFactory(type=add.name)
-    browser.get(live_server.url + address("overview_changelist"))
-    pause = find(browser, ".ayework-acts button").get_attribute("id")
-    for _ in range(80):
-        press(Keys.TAB)
-        if focused() == pause:
-            break
+    visit()
+    pause, presses = find(".ayework-acts button").get_attribute("id"), 0
+    while focused() != pause and presses < 80:
+        ActionChains(browser).send_keys(Keys.TAB).perform()
+        presses += 1
     assert focused() == pause
     outline = "return getComputedStyle(document.activeElement).outlineStyle"
     assert browser.execute_script(outline) != "none"
-    press(Keys.SPACE)
+    ActionChains(browser).send_keys(Keys.SPACE).perform()
     eventually(lambda: WorkControl.objects.filter(name=add.name, paused=True).exists())
 
 
-@pytest.mark.parametrize("width", [1280, 1024, 800])
-def test_a_window_of_middle_width_shows_the_page_and_wide_tables_scroll_by_themselves(
-    browser: Any, live_server: Any, width: int
-) -> None:
+def test_a_window_of_middle_width_shows_the_page_and_wide_tables_scroll_by_themselves(browser, visit, find):
     WorkerProcessFactory(running=1)
     WorkFactory.create_batch(3, type="shop.reserve")
     throughput.add(
         {Bucket(span_start(now(), 60), "shop.reserve", "q"): Ended(succeeded=5, failed=2, dead=11)}
     )
-    resize(browser, width)
-    browser.get(live_server.url + address("overview_changelist"))
-    assert overflow(browser) == 0
-    if width == 1280:
-        button, box = (find(browser, place).rect for place in (".ayework-acts summary", ".ayework-scroll"))
-        assert button["x"] + button["width"] <= box["x"] + box["width"]
+    for width in (800, 1024, 1280):
+        resize(browser, width)
+        visit()
+        assert overflow(browser) == 0, width
+    button, box = (find(place).rect for place in (".ayework-acts summary", ".ayework-scroll"))
+    assert button["x"] + button["width"] <= box["x"] + box["width"]
 
 
-@pytest.mark.parametrize("width", [1400, 420])
-def test_the_page_is_accessible_in_both_themes_and_nothing_overflows_it(
-    browser: Any, live_server: Any, width: int
-) -> None:
+def test_the_page_is_accessible_in_both_themes_and_nothing_overflows_it(browser, visit, find):
     WorkerProcessFactory(name="worker-" + "x" * 50, host="host-" + "y" * 60, running=1)
     WorkFactory.create_batch(3, type="shop." + "long_name" * 12, queue="q" * 60)
     WorkControlFactory(scope="queue", name="q" * 60)
-    ended = {Bucket(span_start(now(), 60), "shop.a", "q"): Ended(succeeded=5, failed=2, dead=1)}
-    throughput.add(ended)
+    throughput.add({Bucket(span_start(now(), 60), "shop.a", "q"): Ended(succeeded=5, failed=2, dead=1)})
     DeadLetterFactory.create_batch(6)
-    resize(browser, width)
-    browser.get(live_server.url + address("overview_changelist"))
-    find(browser, ".ayework-acts summary").click()
-    assert overflow(browser) == 0
-    assert violations(browser) == []
-    darken(browser, width)
-    assert violations(browser, OF_COLOURS) == []
-    complaints(browser)  # axe-core styles what it looks at
+    for width in (1400, 420):
+        resize(browser, width)
+        visit()
+        find(".ayework-acts summary").click()
+        assert overflow(browser) == 0, width
+        assert violations(browser) == []
+        darken(browser, width)
+        assert violations(browser, OF_COLOURS) == []
+        complaints(browser)  # axe-core styles what it looks at

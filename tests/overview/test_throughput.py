@@ -1,14 +1,10 @@
 """Workers count the attempts that end, and add them to spans of time in a table."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from django.db import OperationalError, connection
@@ -27,6 +23,8 @@ from django_ayework.worker import settler as reporting
 from tests.app.works import add
 from tests.processes import ROOT, eventually
 
+pytestmark = pytest.mark.django_db
+of_workers = pytest.mark.django_db(transaction=True)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 COUNTS = ("succeeded", "failed", "dead")
 
@@ -48,38 +46,31 @@ def put_off() -> None:
 
 
 @work(name="overview.atomic", atomic=True)
-def atomic() -> None:
-    pass
+def atomic() -> None: ...
 
 
 @work(name="overview.hurry", skip_queue=True)
-def hurry() -> None:
-    pass
+def hurry() -> None: ...
 
 
-def counted(seconds: int = MINUTE) -> dict[str, tuple[int, ...]]:
+def counted(seconds=MINUTE):
     """What was counted by type, in all spans of a length together."""
-    found: dict[str, tuple[int, ...]] = {}
+    found = {}
     for span in Throughput.objects.filter(seconds=seconds):
         counts = tuple(getattr(span, name) for name in COUNTS)
         found[span.type] = tuple(map(sum, zip(found.get(span.type, (0, 0, 0)), counts, strict=True)))
     return found
 
 
-def place(minute: int = 0, type: str = "shop.add", queue: str = "default") -> Bucket:
+def place(minute=0, type="shop.add", queue="default"):
     return Bucket(NOON + timedelta(minutes=minute), type, queue)
 
 
-# The table
-
-
-@pytest.mark.django_db
-def test_counts_are_added_to_a_minute_and_to_its_quarter_of_an_hour() -> None:
+def test_counts_are_added_to_a_minute_and_to_its_quarter_of_an_hour():
     throughput.add({place(1): Ended(2, 1, 0, 0.5), place(2): Ended(3, 0, 1, 1.5), place(16): Ended(1)})
     throughput.add({place(2): Ended(1, 1, 1, 1.0)})
-    spans = Throughput.objects.order_by("seconds", "start").values_list(
-        "seconds", "start", *COUNTS, "duration"
-    )
+    columns = ("seconds", "start", *COUNTS, "duration")
+    spans = Throughput.objects.order_by("seconds", "start").values_list(*columns)
     assert [(seconds, (start - NOON) // timedelta(minutes=1), *rest) for seconds, start, *rest in spans] == [
         (MINUTE, 1, 2, 1, 0, 0.5),
         (MINUTE, 2, 4, 1, 2, 2.5),
@@ -89,30 +80,25 @@ def test_counts_are_added_to_a_minute_and_to_its_quarter_of_an_hour() -> None:
     ]
 
 
-@pytest.mark.django_db
-def test_names_are_told_apart_to_the_letter() -> None:
+def test_names_are_told_apart_to_the_letter():
     hostile = ["a", "A", "ä", "'; DROP TABLE", "%s", "<b>"]
-    throughput.add({place(0, type): Ended(1) for type in hostile})
-    throughput.add({place(0, type): Ended(1) for type in hostile})
+    for _ in range(2):
+        throughput.add({place(0, type): Ended(1) for type in hostile})
     assert counted() == dict.fromkeys(hostile, (2, 0, 0))
 
 
-@pytest.mark.django_db
-def test_spans_are_deleted_once_they_are_old_each_length_at_its_own_time() -> None:
-    ages = {MINUTE: (1, 3), QUARTER: (47, 49)}  # hours
-    for seconds, hours in ages.items():
-        for age in hours:
-            start = span_start(now() - timedelta(hours=age), seconds)
-            Throughput.objects.create(seconds=seconds, start=start, type="a", queue="b", succeeded=age)
+def test_spans_are_deleted_once_they_are_old_each_length_at_its_own_time():
+    for seconds, hours in ((MINUTE, 1), (MINUTE, 3), (QUARTER, 47), (QUARTER, 49)):
+        start = span_start(now() - timedelta(hours=hours), seconds)
+        Throughput.objects.create(seconds=seconds, start=start, type="a", queue="b", succeeded=hours)
     prune_others()
     assert set(Throughput.objects.values_list("seconds", "succeeded")) == {(MINUTE, 1), (QUARTER, 47)}
 
 
-@pytest.mark.django_db
-def test_spans_are_named_in_the_order_of_their_keys_so_that_no_two_reports_deadlock() -> None:
-    named: list[Any] = []
+def test_spans_are_named_in_the_order_of_their_keys_so_that_no_two_reports_deadlock():
+    named = []
 
-    def note(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+    def note(execute, sql, params, many, context):
         named.extend(zip(params[0::8], params[2::8], params[3::8], strict=True) if "INSERT" in sql else ())
         return execute(sql, params, many, context)
 
@@ -140,17 +126,13 @@ for _ in range(10):
 """
 
 
-@pytest.mark.django_db(transaction=True)
-def test_processes_that_report_at_once_lose_no_count(process_env: dict[str, str]) -> None:
-    ends: Any = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
-    pipes: Any = {**ends, "text": True, "env": process_env, "cwd": ROOT}
-    command = [sys.executable, "-c", REPORTER]
-    with (
-        subprocess.Popen([*command, "1"], **pipes) as one,
-        subprocess.Popen([*command, "-1"], **pipes) as two,
-    ):
-        for process in (one, two):
-            assert process.stdout.readline() == "ready\n"
+@of_workers
+def test_processes_that_report_at_once_lose_no_count(process_env):
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    commands = [[sys.executable, "-c", REPORTER, step] for step in ("1", "-1")]
+    one, two = (subprocess.Popen(command, **pipes, env=process_env, cwd=ROOT) for command in commands)
+    with one, two:
+        assert [process.stdout.readline() for process in (one, two)] == ["ready\n"] * 2
         for process in (one, two):
             process.stdin.write("go\n")
             process.stdin.flush()
@@ -158,13 +140,8 @@ def test_processes_that_report_at_once_lose_no_count(process_env: dict[str, str]
     assert counted() == {f"t{number}": (20, 0, 0) for number in range(100)}
 
 
-# Workers
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_worker_counts_each_end_of_an_attempt_and_reports_the_last_ones_when_it_stops(
-    quick_polls: None,
-) -> None:
+@of_workers
+def test_a_worker_counts_each_end_of_an_attempt_and_reports_the_last_ones_when_it_stops(quick_polls):
     handles = enqueue_many([add(a=1, b=n) for n in range(5)])
     handles += [enqueue(fail_once()), enqueue(give_up()), enqueue(atomic())]
     deferred = enqueue(put_off())
@@ -179,29 +156,22 @@ def test_a_worker_counts_each_end_of_an_attempt_and_reports_the_last_ones_when_i
     assert all(span.duration >= 0 for span in Throughput.objects.all())
 
 
-@pytest.fixture
-def intake(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[skip_queue.Intake]:
-    """Let works skip the queue, as outside of tests; in the end none of their threads is left."""
-    fresh = skip_queue.Intake()
-    monkeypatch.setattr(skip_queue, "intake", fresh)
+def test_works_that_skip_the_queue_are_counted(transactional_db, monkeypatch):
+    intake = skip_queue.Intake()
+    monkeypatch.setattr(skip_queue, "intake", intake)
     monkeypatch.setattr(queueing.providers, "held_back", False)
-    yield fresh
-    assert fresh.stop()
-
-
-def test_works_that_skip_the_queue_are_counted(intake: skip_queue.Intake) -> None:
-    enqueue(hurry()).result(timeout=20)
-    assert intake.stop()
+    try:
+        enqueue(hurry()).result(timeout=20)
+    finally:
+        assert intake.stop()
     assert counted() == {hurry.name: (1, 0, 0)}
 
 
-@pytest.mark.django_db(transaction=True)
-def test_a_report_that_fails_harms_no_work_and_is_made_with_the_next(
-    quick_polls: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+@of_workers
+def test_a_report_that_fails_harms_no_work_and_is_made_with_the_next(quick_polls, monkeypatch, caplog):
     add_spans, failed = throughput.add_spans, threading.Event()
 
-    def fail_at_first(spans: Any) -> None:
+    def fail_at_first(spans):
         if not failed.is_set():
             failed.set()
             raise OperationalError("server closed the connection unexpectedly")
@@ -218,11 +188,9 @@ def test_a_report_that_fails_harms_no_work_and_is_made_with_the_next(
     assert "the maintenance duty report_throughput failed" in caplog.text
 
 
-@pytest.mark.django_db(transaction=True)
-def test_a_database_that_is_away_in_the_end_keeps_no_worker_from_stopping(
-    quick_polls: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(spans: Any) -> None:
+@of_workers
+def test_a_database_that_is_away_in_the_end_keeps_no_worker_from_stopping(quick_polls, monkeypatch):
+    def refuse(spans):
         raise OperationalError("away")
 
     monkeypatch.setattr(throughput, "add_spans", refuse)
@@ -233,44 +201,31 @@ def test_a_database_that_is_away_in_the_end_keeps_no_worker_from_stopping(
     assert WorkerProcess.objects.get(id=worker.id).stopped_at is not None
 
 
-@pytest.mark.django_db
-def test_one_report_tells_so_many_types_apart_and_counts_the_rest_without_a_name(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_one_report_tells_so_many_types_apart_and_counts_the_rest_without_a_name(monkeypatch):
     monkeypatch.setattr(reporting, "MOST_BUCKETS", 2)
     tally = reporting.AttemptCounts()
     for type in ("a", "b", "c", "d", "a"):
-        tally.count([settlement(type)])
-    tally.report()
-    assert counted() == {"a": (2, 0, 0), "b": (1, 0, 0), "": (2, 0, 0)}
-    tally.report()
-    assert counted(QUARTER) == {"a": (2, 0, 0), "b": (1, 0, 0), "": (2, 0, 0)}
+        tally.count([Settlement(SimpleNamespace(type=type, queue="q"), Success())])
+    for _ in range(2):  # the second has nothing to report
+        tally.report()
+        assert counted() == counted(QUARTER) == {"a": (2, 0, 0), "b": (1, 0, 0), "": (2, 0, 0)}
 
 
-def settlement(type: str) -> Any:
-    row: Any = SimpleNamespace(type=type, queue="q")
-    return Settlement(row, Success())
-
-
-@pytest.mark.django_db
-def test_draining_in_a_test_counts_nothing() -> None:
+def test_draining_in_a_test_counts_nothing():
     enqueue(add(a=1, b=2))
     drain()
     assert counted() == {}
 
 
-# The version of the project
-
-
-@pytest.mark.django_db(transaction=True)
+@of_workers
 @pytest.mark.parametrize(
     ("given", "shown", "is_reported"),
     [("1.2", "1.2", False), (lambda: "r7" * 40, ("r7" * 40)[:40], False), (lambda: 1 / 0, "", True)],
     ids=["text", "function", "broken function"],
 )
 def test_a_worker_stores_the_version_of_the_project_if_it_can_be_had(
-    settings: Any, caplog: pytest.LogCaptureFixture, given: Any, shown: str, is_reported: bool
-) -> None:
+    settings, caplog, given, shown, is_reported
+):
     settings.AYEWORK = {"VERSION": given}
     with running_worker() as worker:
         assert eventually(lambda: WorkerProcess.objects.filter(id=worker.id).first()).version == shown

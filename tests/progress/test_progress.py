@@ -1,17 +1,13 @@
 """The progress of works and groups, for people outside the admin."""
 
-from __future__ import annotations
-
 import json
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from django.core import signing
 from django.template import Context as TemplateContext
 from django.template import Template
-from django.test import Client, override_settings
 from django.urls import NoReverseMatch
 
 from django_ayework import Context, Worker, enqueue, enqueue_many, work
@@ -20,6 +16,7 @@ from django_ayework.progress import progress_token, progress_url
 from django_ayework.store.database import clock
 from django_ayework.testing import drain
 from django_ayework.testing.factories import GroupFactory, WorkFactory
+from tests.admin.kit import assert_hides, assert_shows
 from tests.app.works import add, fail
 from tests.browser import complaints
 from tests.processes import eventually
@@ -28,20 +25,23 @@ pytestmark = pytest.mark.django_db
 HOSTILE = "<script>window.broken=1</script>"
 
 
-def running(**progress: Any) -> Work:
+def running(**progress):
     """A work that runs for a minute."""
-    return WorkFactory(
-        status="running", started_at=clock.now() - timedelta(minutes=1), progress=json.dumps(progress)
-    )
+    begun = clock.now() - timedelta(minutes=1)
+    return WorkFactory(status="running", started_at=begun, progress=json.dumps(progress))
 
 
-def shown(client: Client, work: Any, **options: Any) -> str:
-    response = client.get(progress_url(work, **options))
-    assert response.status_code == 200
-    return response.content.decode()
+@pytest.fixture
+def shown(client):
+    def shown(work, **options):
+        response = client.get(progress_url(work, **options))
+        assert response.status_code == 200
+        return response.content.decode()
+
+    return shown
 
 
-def rendered(source: str, **context: Any) -> str:
+def rendered(source, **context):
     return Template("{% load ayework %}" + source).render(TemplateContext(context))
 
 
@@ -58,92 +58,67 @@ def rendered(source: str, **context: Any) -> str:
         ({"status": "cancelled"}, "Cancelled"),
     ],
 )
-def test_a_page_says_how_a_work_stands_and_nothing_more(
-    client: Client, columns: dict[str, Any], words: str
-) -> None:
-    text = shown(client, WorkFactory(type="shop.secret_type", **columns))
+def test_a_page_says_how_a_work_stands_and_nothing_more(shown, columns, words):
+    text = shown(WorkFactory(type="shop.secret_type", **columns))
     assert f"<span data-live-announce>{words}</span>" in text
     assert "secret" not in text
     assert ("data-live-done" in text) == (columns["status"] in ("success", "dead", "cancelled"))
 
 
-def test_a_running_work_has_a_bar_a_guess_and_a_note(client: Client) -> None:
-    text = shown(client, running(done=25, total=100, note=HOSTILE), title=HOSTILE)
-    assert 'value="25" max="100"' in text
-    assert "25 of 100 · 25 % · about 3 minutes left" in text
-    assert "&lt;script&gt;window" in text
+def test_a_running_work_has_a_bar_a_guess_and_a_note(shown):
+    text = shown(running(done=25, total=100, note=HOSTILE), title=HOSTILE)
+    figures = "25 of 100 · 25 % · about 3 minutes left"
+    assert_shows(text, 'value="25" max="100"', figures, "&lt;script&gt;window")
     assert HOSTILE not in text
 
 
-@pytest.mark.parametrize("progress", [{}, {"done": 3}, {"done": "x", "total": "y"}])
-def test_without_a_total_there_is_a_bar_without_a_value(client: Client, progress: dict[str, Any]) -> None:
-    text = shown(client, running(**progress))
-    assert "<progress" in text
-    assert "max=" not in text
-    assert " of " not in text
+def test_without_a_total_there_is_a_bar_without_a_value_and_what_cannot_be_read_is_left_out(shown):
+    for progress in ({}, {"done": 3}, {"done": "x", "total": "y"}):
+        text = shown(running(**progress))
+        assert "<progress" in text
+        assert_hides(text, "max=", " of ")
+    for unreadable in ("no json", "[1]"):
+        assert "In progress" in shown(WorkFactory(status="running", progress=unreadable))
 
 
-def test_progress_that_cannot_be_read_is_left_out(client: Client) -> None:
-    for progress in ("no json", "[1]"):
-        assert "In progress" in shown(client, WorkFactory(status="running", progress=progress))
-
-
-def test_the_result_is_linked_once_there_is_one(client: Client) -> None:
+def test_the_result_is_linked_once_there_is_one(shown):
     handle = enqueue(add(a=1, b=2))
-    address = progress_url(handle, result_url="/orders/7/")
-    assert "/orders/7/" not in client.get(address).content.decode()
+    assert "/orders/7/" not in shown(handle, result_url="/orders/7/")
     drain()
-    assert '<a href="/orders/7/">' in client.get(address).content.decode()
+    assert '<a href="/orders/7/">' in shown(handle, result_url="/orders/7/")
 
 
 @pytest.mark.parametrize("result_url", ["javascript:alert(1)", "JavaScript:x", "data:text/html,x"])
-def test_a_result_is_an_address_of_the_web(result_url: str) -> None:
+def test_a_result_is_an_address_of_the_web(result_url):
     with pytest.raises(ValueError, match="expected result_url to be a path or an HTTP address"):
         progress_token("some-id", result_url=result_url)
 
 
-def test_a_group_shows_how_many_of_its_works_have_ended(client: Client) -> None:
-    handles = enqueue_many([add(a=1, b=2), add(a=3, b=4), fail()], together=True)
-    of_group = progress_url(handles[0], group=True)
-    assert "Waiting to start" in client.get(of_group).content.decode()
+def test_a_group_shows_how_many_of_its_works_have_ended_and_failed(shown, django_assert_max_num_queries):
+    group = enqueue_many([add(a=1, b=2), add(a=3, b=4), fail()], together=True)[0]
+    assert "Waiting to start" in shown(group, group=True)
     drain(raises=False)  # the third is tried again later
-    text = client.get(of_group).content.decode()
-    assert "2 of 3 · 66 %" in text
-    assert "In progress" in text
-
-
-def test_a_group_with_failures_says_so(client: Client) -> None:
-    group = GroupFactory(open=0, total=5, dead=2)
-    text = shown(client, group.id, group=True)
-    assert "Finished, with failures" in text
-    assert "5 of 5" in text
-    assert "data-live-done" in text
-    assert "2 failed" in shown(client, GroupFactory(open=1, total=5, dead=2).id, group=True)
-
-
-def test_a_work_that_is_alone_is_a_group_of_its_own(client: Client) -> None:
-    assert "Waiting to start" in shown(client, enqueue(add(a=1, b=2)), group=True)
-
-
-def test_a_page_costs_two_queries(client: Client, django_assert_max_num_queries: Any) -> None:
-    address = progress_url(GroupFactory(open=1, total=5).id, group=True)
+    assert_shows(shown(group, group=True), "2 of 3 · 66 %", "In progress")
+    text = shown(GroupFactory(open=0, total=5, dead=2).id, group=True)
+    assert_shows(text, "Finished, with failures", "5 of 5", "data-live-done")
+    failing = GroupFactory(open=1, total=5, dead=2).id
     with django_assert_max_num_queries(2):
-        client.get(address)
+        assert "2 failed" in shown(failing, group=True)
+    assert "Waiting to start" in shown(enqueue(add(a=1, b=2)), group=True), "a work that is alone"
 
 
-def test_every_token_of_no_use_gets_the_same_answer(client: Client) -> None:
+def test_every_token_of_no_use_gets_the_same_answer(client):
     work = WorkFactory()
-    address = progress_url(work)
-    gone = progress_url("no-such-work")
+    address, gone = progress_url(work), progress_url("no-such-work")
     foreign = address.replace(progress_token(work), signing.dumps([work.id, 0, "", ""]))
     changed = address.replace("/works/", "/works/x")
-    answers = [client.get(each) for each in (gone, foreign, changed, gone + "part/", changed + "part/")]
-    answers.append(client.get(f"/works/{work.id}/"))
+    urls = (gone, foreign, changed, gone + "part/", changed + "part/", f"/works/{work.id}/")
+    answers = [client.get(each) for each in urls]
     assert {answer.status_code for answer in answers} == {404}
     assert len({answer.content for answer in answers}) == 1
 
 
-def test_a_token_may_have_an_end(client: Client, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_may_have_an_end(client, settings, monkeypatch):
     settings.AYEWORK = {"PROGRESS_MAX_AGE": timedelta(hours=1)}
     address = progress_url(WorkFactory())
     assert client.get(address).status_code == 200
@@ -154,26 +129,22 @@ def test_a_token_may_have_an_end(client: Client, settings: Any, monkeypatch: pyt
     assert client.get(address).status_code == 200
 
 
-def test_a_page_is_for_reading_and_is_not_passed_on(client: Client) -> None:
-    address = progress_url(WorkFactory())
-    for each in (address, address + "part/"):
-        assert client.post(each).status_code == 405
-        answer = client.get(each)
+def test_a_page_is_for_reading_is_not_passed_on_and_comes_anew_when_it_has_changed(client):
+    work = WorkFactory()
+    page, part = progress_url(work), progress_url(work) + "part/"
+    for url in (page, part):
+        assert client.post(url).status_code == 405
+        answer = client.get(url)
         assert answer["Referrer-Policy"] == "same-origin"
         assert "noindex" in answer["X-Robots-Tag"]
         assert "private" in answer["Cache-Control"]
-
-
-def test_a_part_that_has_not_changed_costs_no_transfer(client: Client) -> None:
-    work = WorkFactory()
-    address = progress_url(work) + "part/"
-    answer = client.get(address)
-    assert client.get(address, headers={"If-None-Match": answer["ETag"]}).status_code == 304
+    known = {"If-None-Match": answer["ETag"]}
+    assert client.get(part, headers=known).status_code == 304
     Work.objects.filter(id=work.id).update(status="cancelled")
-    assert client.get(address, headers={"If-None-Match": answer["ETag"]}).status_code == 200
+    assert client.get(part, headers=known).status_code == 200
 
 
-def test_the_tag_takes_handles_ids_and_rows(client: Client) -> None:
+def test_the_tag_takes_handles_ids_and_rows(client):
     handle = enqueue(add(a=1, b=2))
     for given in (handle, handle.id, handle.state(), Work.objects.get()):
         text = rendered("{% work_progress work %}", work=given)
@@ -185,8 +156,8 @@ def test_the_tag_takes_handles_ids_and_rows(client: Client) -> None:
     assert "<title>Your order</title>" in client.get(link).content.decode()
 
 
-@override_settings(ROOT_URLCONF="tests.progress.no_urls")
-def test_without_the_addresses_the_tag_stands_still() -> None:
+def test_without_the_addresses_the_tag_stands_still(settings):
+    settings.ROOT_URLCONF = "tests.progress.no_urls"
     text = rendered("{% work_progress work %}", work=enqueue(add(a=1, b=2)))
     assert "Waiting to start" in text
     assert "data-live=" not in text
@@ -194,37 +165,38 @@ def test_without_the_addresses_the_tag_stands_still() -> None:
         progress_url("some-id")
 
 
-def test_a_project_may_replace_the_template(client: Client, settings: Any, tmp_path: Path) -> None:
+def test_a_project_may_replace_the_template(shown, settings, tmp_path):
     place = tmp_path / "django_ayework" / "progress"
     place.mkdir(parents=True)
     (place / "page.html").write_text("ours: {{ figures.words }}")
     settings.TEMPLATES = [{**settings.TEMPLATES[0], "DIRS": [str(tmp_path)]}]
-    assert shown(client, WorkFactory()) == "ours: Waiting to start"
+    assert shown(WorkFactory()) == "ours: Waiting to start"
 
 
 @work(name="progress.steps")
 def steps(ctx: Context, place: str) -> None:
     ctx.progress(1, 4, "begun")
-    eventually(lambda: (Path(place) / "go").exists())
+    eventually((Path(place) / "go").exists)
     ctx.progress(4, 4, "all done")
 
 
 @pytest.mark.browser
 @pytest.mark.django_db(transaction=True)
-def test_the_page_follows_the_work(chromium: Any, live_server: Any, tmp_path: Path) -> None:
+def test_the_page_follows_the_work(chromium, live_server, tmp_path):
     handle = enqueue(steps(place=str(tmp_path)))
     complaints(chromium)  # forgets those of earlier tests
     chromium.get(live_server.url + progress_url(handle, title="Your export", result_url="/"))
     assert chromium.find_element("tag name", "h1").text == "Your export"
-    assert "Waiting to start" in chromium.find_element("tag name", "main").text
 
-    def text() -> str:
-        return str(chromium.find_element("tag name", "main").text)
+    def shows(*parts):
+        text = str(chromium.find_element("tag name", "main").text)
+        return all(part in text for part in parts)
 
+    assert shows("Waiting to start")
     with Worker(concurrency=1):
-        eventually(lambda: "1 of 4" in text() and "begun" in text())
+        eventually(lambda: shows("1 of 4", "begun"))
         (tmp_path / "go").touch()
-        eventually(lambda: "Done" in text() and "See the result" in text())
+        eventually(lambda: shows("Done", "See the result"))
     announced = chromium.find_element("class name", "ayework-announcer").get_attribute("textContent")
     assert announced == "Done"
     assert not complaints(chromium)

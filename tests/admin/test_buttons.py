@@ -1,0 +1,116 @@
+"""Buttons: each posts to an address of its own, asks a permission, says what it did, and logs it."""
+
+from datetime import timedelta
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth import get_user_model
+from django.test import Client
+
+from django_ayework import dependency, enqueue
+from django_ayework.models import BulkAction, Gate, Schedule, Work, WorkerProcess
+from django_ayework.testing import now
+from django_ayework.testing.factories import (
+    DeadLetterFactory,
+    ScheduleFactory,
+    WorkerProcessFactory,
+    WorkFactory,
+)
+from tests.admin.kit import address, assert_shows, logged
+from tests.app.works import add
+from tests.bulk.kit import dead_works, retry_all
+
+pytestmark = pytest.mark.django_db
+
+
+def gate():
+    return Gate.objects.get(id=enqueue(dependency(on=["x"], queue=[add(a=1, b=1)])).id)
+
+
+def poll(**columns):
+    return ScheduleFactory(name="poll", due_at=now() + timedelta(hours=1), **columns)
+
+
+def blue(**columns):
+    return WorkerProcessFactory(name="blue", **columns)
+
+
+def bulk(**columns):
+    dead_works(1)
+    BulkAction.objects.filter(id=retry_all().id).update(**columns)
+    return BulkAction.objects.get()
+
+
+def standing(row):
+    """Return what a button changes."""
+    columns = {WorkerProcess: "command", Schedule: "paused", BulkAction: "status"}
+    model = type(row) if type(row) in columns else Work
+    return model.objects.values_list(columns.get(model, "status"), flat=True).get(pk=row.pk)
+
+
+COMMAND, CHANGE, BULK = "change_workerprocess", "change_schedule", "bulk_work retry_work"
+RETRY = (DeadLetterFactory, "retry_work", "1 work was retried.", "Retried. It was dead.", "pending")
+
+
+@pytest.mark.parametrize(
+    ("button", "make", "permissions", "said", "log", "after"),
+    [
+        ("work_retry", *RETRY),
+        ("deadletter_retry", *RETRY),
+        ("work_cancel", WorkFactory, "cancel_work", "1 work was cancelled.", "Cancelled. It was pending.",
+         "cancelled"),
+        ("gate_open", gate, "change_work", "1 gate was opened.", "Opened by hand. It was blocked.",
+         "success"),
+        ("gate_give_up", gate, "cancel_work", "1 gate was given up.", "Given up by hand. It was blocked.",
+         "cancelled"),
+        ("workerprocess_quiet", blue, COMMAND,
+         "The worker blue was told to be quiet: it obeys at its next poll.",
+         "Told to be quiet; it was alive.", "quiet"),
+        ("workerprocess_resume", lambda: blue(quiet=True), COMMAND,
+         "The worker blue was told to resume: it obeys at its next poll.",
+         "Told to resume; it was quiet.", "resume"),
+        ("workerprocess_stop", blue, COMMAND,
+         "The worker blue was told to stop: it lets its works end first.",
+         "Told to stop; it was alive.", "stop"),
+        ("schedule_pause", poll, CHANGE, "The schedule poll was paused.", "Paused. It was active.", True),
+        ("schedule_resume", lambda: poll(paused=True), CHANGE, "The schedule poll fires again from now on.",
+         "Resumed. It was paused.", False),
+        ("bulkaction_stop", bulk, BULK, "Stopped", "Stopped. It was running.", "stopped"),
+        ("bulkaction_resume", lambda: bulk(status="stopped"), BULK, "",
+         "Resumed. It was stopped.", "running"),
+    ],
+)  # fmt: skip
+def test_a_button_takes_its_permission_a_post_with_the_token_and_a_row_and_acts_once(
+    operator, client, client_with, button, make, permissions, said, log, after
+):
+    row, (model, name) = make(), button.split("_", 1)
+    url, page = address(button, str(row.pk)), address(f"{model}_change", str(row.pk))
+    before, strict, looks = standing(row), Client(enforce_csrf_checks=True), {f"view_{model}", "view_work"}
+    strict.cookies, viewer = operator.cookies, client_with(*looks)
+    assert f"/{name}/" not in viewer.get(page).content.decode()
+    assert [each.post(url).status_code for each in (strict, viewer)] == [403, 403]
+    assert "login" in client.post(url).headers["Location"]
+    assert operator.get(url).status_code == 405
+    assert operator.post(address(button, "missing")).status_code == 404
+    assert (standing(row), logged()) == (before, [])
+
+    presser = client_with(*looks, *permissions.split())
+    assert f"/{name}/" in presser.get(page).content.decode()
+    response = presser.post(url, follow=True)
+    assert response.redirect_chain == [(page.replace("/deadletter/", "/work/"), 302)]
+    assert said in response.content.decode()
+    assert f"/{name}/" not in response.content.decode()
+    presser.post(url)
+    entry = LogEntry.objects.get()
+    assert (standing(row), logged()) == (after, [log])
+    assert (entry.object_id, entry.user_id) == (str(row.pk), int(presser.session["_auth_user_id"]))
+
+
+def test_a_button_that_was_pressed_after_the_session_had_ended_is_not_pressed_by_signing_in(db):
+    dead, client = DeadLetterFactory(), Client()
+    get_user_model().objects.create_superuser("late", password="late")
+    login = client.post(address("work_retry", dead.id))["Location"]
+    response = client.post(login, {"username": "late", "password": "late"}, follow=True)
+    assert (response.status_code, response["Allow"]) == (405, "POST")
+    assert_shows(response.content.decode(), "Nothing was done", "press the button again")
+    assert standing(dead) == "dead"
