@@ -1,7 +1,5 @@
 """``@batch_work``: what it makes of a function, and what it refuses."""
 
-from __future__ import annotations
-
 import pytest
 
 from django_ayework import BatchItem, Context, Retry, WorkRequest, batch_work, enqueue
@@ -10,8 +8,8 @@ from django_ayework.models import Work
 from tests.batches.works import three
 
 #: Options of one work.
-REFUSED = ["atomic", "interrupt", "interval", "log_context"]
-REFUSED += ["middleware", "skip_queue", "strict_return", "then"]
+OF_ONE_WORK = {"atomic", "interrupt", "interval", "log_context"}
+OF_ONE_WORK |= {"middleware", "skip_queue", "strict_return", "then"}
 
 
 def handler(items: list[BatchItem[str]]) -> list[str]:
@@ -46,29 +44,6 @@ def test_size_and_wait_have_defaults_and_options_of_any_work_are_taken():
     assert made.constants == options
 
 
-@pytest.mark.parametrize("size", [0, -1, 1.5, True, "3", None])
-def test_a_size_is_a_whole_number(size):
-    with pytest.raises(InvalidOption, match="expected size to be a whole number, 1 or more, got: "):
-        batch_work(size=size, name="t.batches.size")(handler)
-    with pytest.raises(ValueError, match="max_wait"):
-        batch_work(max_wait=-1, name="t.batches.wait")(handler)
-
-
-@pytest.mark.parametrize("option", REFUSED)
-def test_options_of_one_work_are_refused(option):
-    with pytest.raises(
-        ImproperWork, match=rf"^{option}= does not go with @batch_work: .*; use @work, or leave"
-    ):
-        batch_work(name="t.batches.refused", **{option: True})(handler)
-
-
-def test_a_misspelt_option_is_refused_with_the_nearest():
-    with pytest.raises(
-        TypeError, match=r"'max_wiat' is not an option of @batch_work. Did you mean 'max_wait'?"
-    ):
-        batch_work(name="t.batches.misspelt", max_wiat=1)(handler)
-
-
 def with_context(ctx: Context) -> list[str]: ...
 def with_more(items: list[BatchItem[str]], more: int = 1) -> list[str]: ...
 def with_none() -> list[str]: ...
@@ -76,36 +51,59 @@ def with_many(*items: BatchItem[str]) -> list[str]: ...
 def with_names(*, items: list[BatchItem[str]]) -> list[str]: ...
 
 
-@pytest.mark.parametrize("wrong", [with_more, with_none, with_many, with_names])
-def test_a_handler_takes_the_list_of_items_and_nothing_else(wrong):
-    with pytest.raises(
-        ImproperWork, match=f"expected the handler {wrong.__name__}.* of a batch to have one parameter"
-    ):
-        batch_work(name="t.batches.wrong")(wrong)
-    with pytest.raises(ImproperWork, match="takes no context, for its items are works of their own"):
-        batch_work(name="t.batches.context")(with_context)
+NOT_OF_AN_APP = type(handler)(handler.__code__, {"__name__": "somewhere.works"})
+SIZE = "expected size to be a whole number, 1 or more, got: "
+NO_FUNCTION = "expected @batch_work to decorate a function, got: "
+ONE_PARAMETER = "expected the handler {}.* of a batch to have one parameter"
 
 
-@pytest.mark.parametrize("wrong", ["text", int, three])
-def test_only_functions_are_decorated(wrong):
-    with pytest.raises(ImproperWork, match="expected @batch_work to decorate a function, got: "):
-        batch_work(wrong)
-
-
-def test_a_function_of_no_app_needs_a_name():
-    function = type(handler)(handler.__code__, {"__name__": "somewhere.works"})
-    with pytest.raises(
-        ImproperWork, match=r'somewhere.works.handler is in no installed app.*@batch_work\(name="..."\)'
-    ):
-        batch_work(function)
+@pytest.mark.parametrize(
+    ("options", "decorated", "error", "message"),
+    [
+        *(({"size": size}, handler, InvalidOption, SIZE) for size in (0, -1, 1.5, True, "3", None)),
+        ({"max_wait": -1}, handler, ValueError, "max_wait"),
+        *(
+            (
+                {name: True},
+                handler,
+                ImproperWork,
+                rf"^{name}= does not go with @batch_work: .*; use @work, or",
+            )
+            for name in sorted(OF_ONE_WORK)
+        ),
+        (
+            {"max_wiat": 1},
+            handler,
+            TypeError,
+            r"'max_wiat' is not an option of @batch_work. Did you mean 'max_wait'?",
+        ),
+        *(
+            ({}, wrong, ImproperWork, ONE_PARAMETER.format(wrong.__name__))
+            for wrong in (with_more, with_none, with_many, with_names)
+        ),
+        ({}, with_context, ImproperWork, "takes no context, for its items are works of their own"),
+        *(({}, wrong, ImproperWork, NO_FUNCTION) for wrong in ("text", int, three)),
+        (
+            {"name": None},
+            NOT_OF_AN_APP,
+            ImproperWork,
+            r'somewhere.works.handler is in no installed app.*@batch_work\(name="..."\)',
+        ),
+    ],
+)
+def test_what_cannot_be_a_batch_is_refused(options, decorated, error, message):
+    with pytest.raises(error, match=message):
+        batch_work(**{"name": "t.batches.refused", **options})(decorated)
 
 
 @pytest.mark.django_db
 class TestQueueing:
-    def test_by_name_the_input_is_given_as_it_is(self):
-        for input in (5, "text", [1, 2], {"a": 1}, 0, ""):
-            handle = enqueue("batches.three", input)
-            assert Work.objects.get(id=handle.id).input == Work.objects.get(id=enqueue(three(input)).id).input
+    @pytest.mark.parametrize("input", [5, "text", [1, 2], {"a": 1}, 0, ""])
+    def test_by_name_the_input_is_given_as_it_is(self, input):
+        enqueue("batches.three", input)
+        enqueue(three(input))
+        assert Work.objects.count() == 2
+        assert Work.objects.values("input").distinct().count() == 1
 
     def test_by_name_an_input_is_required(self):
         with pytest.raises(

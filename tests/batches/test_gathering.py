@@ -1,19 +1,16 @@
 """Where works wait for their batch, and how many are claimed for the free slots."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest
 
-from django_ayework import batch_work, enqueue, enqueue_many
+from django_ayework import batch_work, enqueue_many
 from django_ayework.define.types import registry
 from django_ayework.rules.controls import Controls, Scope, TypeControl
 from django_ayework.store.lanes import Lane
 from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.dispatch import (
     Claim,
-    Claimed,
     ClaimGroup,
     Gathering,
     claim_groups_of,
@@ -31,32 +28,28 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def ticks() -> Clock:
+def ticks():
     return Clock()
 
 
 @pytest.fixture
-def gathering(ticks: Clock) -> Gathering:
+def gathering(ticks):
     return Gathering(ticks.monotonic)
 
 
 def deliveries(number: int, kind=three) -> list[Delivery]:
-    for index in range(number):
-        enqueue(kind(index))
+    enqueue_many([kind(index) for index in range(number)])
     return [Delivery(row, 30.0) for row in claim_all().values()]
 
 
-@pytest.fixture
-def both() -> None:
-    """Nine works of each type wait."""
-    enqueue_many([three(number) for number in range(9)])
-    enqueue_many([single(number=number) for number in range(9)])
+def let_wait(number: int) -> None:
+    """Let so many works of each type wait."""
+    enqueue_many([three(number) for number in range(number)])
+    enqueue_many([single(number=number) for number in range(number)])
 
 
 def add(gathering: Gathering, delivery: Delivery):
-    batch_type = registry.batch(delivery.type)
-    assert batch_type is not None
-    return gathering.add(delivery, batch_type)
+    return gathering.add(delivery, registry.batch(delivery.type))
 
 
 def test_the_first_of_a_batch_waits_no_longer_than_it_may(gathering, ticks):
@@ -76,15 +69,12 @@ def test_the_first_of_a_batch_waits_no_longer_than_it_may(gathering, ticks):
 
 
 def test_each_type_gathers_by_itself(gathering, ticks):
-    [one] = deliveries(1, three)
-    [other] = deliveries(1, hundred)
-    add(gathering, one)
-    add(gathering, other)
+    for kind in (three, hundred):
+        add(gathering, *deliveries(1, kind))
     assert gathering.room() == {three.name: 2, hundred.name: 99}
-    ticks.now += 0.03
-    assert [batch.type for batch in gathering.due()] == [hundred.name]
-    ticks.now += 0.03
-    assert [batch.type for batch in gathering.due()] == [three.name]
+    for kind in (hundred, three):
+        ticks.now += 0.03
+        assert [batch.type for batch in gathering.due()] == [kind.name]
 
 
 def test_a_batch_starts_once_and_without_what_was_given_back_or_lost(gathering):
@@ -97,20 +87,15 @@ def test_a_batch_starts_once_and_without_what_was_given_back_or_lost(gathering):
     assert started is not None
     assert batch.start()
     assert (kept.started_at, given_back.started_at, lost.started_at) == (started, None, None)
-    works = deliveries(3)
-    for each in works:
+    for each in (works := deliveries(3)):
         each.withdraw()
-    [batch] = [batch for each in works if (batch := add(gathering, each))]
-    assert not batch.start(), "nothing is left"
+    assert not [add(gathering, each) for each in works][-1].start(), "nothing is left"
 
 
 def test_a_type_of_batches_has_a_share_of_its_own():
     lanes = [Lane("a", three.name), Lane("a", single.name), Lane("a", "other"), Lane("b", three.name)]
-    assert claim_groups_of(lanes, Controls()) == [
-        ClaimGroup("a", (single.name, "other")),
-        ClaimGroup("a", (three.name,)),
-        ClaimGroup("b", (three.name,)),
-    ]
+    expected = [("a", (single.name, "other")), ("a", (three.name,)), ("b", (three.name,))]
+    assert claim_groups_of(lanes, Controls()) == [ClaimGroup(*given) for given in expected]
 
 
 @pytest.mark.parametrize(
@@ -131,8 +116,7 @@ def test_how_many_works_go_into_so_many_slots(kind, slots, room, works):
 
 
 def test_a_batch_is_claimed_as_a_whole_however_large():
-    huge = batch_work(name="t.batches.huge", size=2500)(lambda items: [])
-    assert works_in(huge.name, 3, {}) == 2500
+    assert works_in(batch_work(name="t.batches.huge", size=2500)(lambda items: []).name, 3, {}) == 2500
 
 
 @pytest.mark.parametrize(
@@ -144,43 +128,39 @@ def test_how_many_slots_so_many_works_take(works, room, slots):
 
 
 @pytest.mark.parametrize("turn", [0, 1])
-def test_a_claim_shares_the_slots_among_batches_and_others(turn, both):
+def test_a_claim_shares_the_slots_among_batches_and_others(turn):
+    let_wait(9)
     claimer = Claimer("w", Scope())
     claimer._turn = turn
-    claimed = Counter(delivery.type for delivery in claimer.claim(2))
-    assert claimed == {three.name: 3, single.name: 1}
+    assert Counter(delivery.type for delivery in claimer.claim(2)) == {three.name: 3, single.name: 1}
+    gathers = claimer.claim(0, {three.name: 2})
+    assert [delivery.type for delivery in gathers] == [three.name] * 2, "without a slot only they are filled"
 
 
-def test_without_a_free_slot_only_the_batches_that_gather_are_filled(both):
-    claimed = Claimer("w", Scope()).claim(0, {three.name: 2})
-    assert [delivery.type for delivery in claimed] == [three.name] * 2
+class TestWhereWeightsDecide:
+    def claimed(self, slots: int, room: dict[str, int] | None = None, **controls: TypeControl):
+        both = ClaimGroup("default", (three.name, single.name), ranked=True)
+        given = {f"batches.{name}": control for name, control in controls.items()}
+        return claim_of(Claim(both, slots, "w", room or {}), Controls(given))
 
+    def types(self, *given, **controls) -> list[str]:
+        return [row.type for row in self.claimed(*given, **controls).rows]
 
-def claimed(controls: Controls, slots: int, room: dict[str, int] | None = None) -> Claimed:
-    both = ClaimGroup("default", (three.name, single.name), ranked=True)
-    return claim_of(Claim(both, slots, "w", room or {}), controls)
+    def test_they_divide_slots(self):
+        let_wait(60)
+        for _ in range(5):
+            assert slots_for(self.types(4, three=TypeControl(weight=40)), {}) == 4
+        assert self.types(4, three=TypeControl(priority=1)) == [three.name] * 12
 
+    def test_the_batch_that_gathers_is_filled_besides(self):
+        let_wait(9)
+        first = TypeControl(priority=1)
+        assert Counter(self.types(2, {three.name: 2}, single=first)) == {single.name: 2, three.name: 2}
+        assert self.types(0, {three.name: 1}, single=first) == [three.name]
 
-def test_where_weights_decide_they_divide_slots():
-    enqueue_many([three(number) for number in range(60)])
-    enqueue_many([single(number=number) for number in range(60)])
-    for _ in range(5):
-        rows = claimed(Controls({three.name: TypeControl(weight=40)}), slots=4).rows
-        assert slots_for((row.type for row in rows), {}) == 4
-    rows = claimed(Controls({three.name: TypeControl(priority=1)}), slots=4).rows
-    assert [row.type for row in rows] == [three.name] * 12
-
-
-def test_where_weights_decide_the_batch_that_gathers_is_filled_besides(both):
-    controls = Controls({single.name: TypeControl(priority=1)})
-    rows = claimed(controls, slots=2, room={three.name: 2}).rows
-    assert Counter(row.type for row in rows) == {single.name: 2, three.name: 2}
-    assert [row.type for row in claimed(controls, slots=0, room={three.name: 1}).rows] == [three.name]
-
-
-def test_a_limit_of_a_type_counts_works():
-    enqueue_many([three(number) for number in range(9)])
-    controls = Controls({three.name: TypeControl(max_running=4, priority=1)})
-    assert len(claimed(controls, slots=2).rows) == 4
-    assert claimed(controls, slots=2).full == {three.name}
-    assert claimed(controls, slots=0).full == frozenset(), "nothing was wanted"
+    def test_a_limit_of_a_type_counts_works(self):
+        enqueue_many([three(number) for number in range(9)])
+        limited = TypeControl(max_running=4, priority=1)
+        assert len(self.claimed(2, three=limited).rows) == 4
+        assert self.claimed(2, three=limited).full == {three.name}
+        assert self.claimed(0, three=limited).full == frozenset(), "nothing was wanted"

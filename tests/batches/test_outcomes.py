@@ -1,7 +1,5 @@
 """How the works of a batch end: together where the handler failed, and each by itself in all else."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest
@@ -24,11 +22,10 @@ from django_ayework.models import Attempt, Work
 from tests.batches.works import AT_ONCE, hundred, three, three_async
 
 pytestmark = pytest.mark.django_db
-
 KINDS = pytest.mark.parametrize("kind", [three, three_async], ids=["plain", "async"])
 
 
-def raising(error: BaseException, times: int):
+def raising(error: BaseException, times: int = 1):
     """Raise in the first so many runs, then double."""
     left = [error] * times
 
@@ -71,15 +68,28 @@ def test_outputs_may_be_a_tuple_or_none_or_queried(drain, stage, act, results):
 
 
 @KINDS
-def test_when_the_handler_raises_each_is_retried(drain, stage, kind):
-    stage.act = raising(RuntimeError("no luck"), times=1)
+@pytest.mark.parametrize(
+    ("error", "first", "attempts", "end"),
+    [
+        (RuntimeError("no luck"), {"retried": 3, "succeeded": 3}, [1] * 3 + [2] * 3, ("success", None)),
+        (Defer(delay=60), {"deferred": 3}, [1] * 6, ("success", None)),
+        (Reschedule(delay=60), {"retried": 3}, [1] * 3 + [2] * 3, ("success", None)),
+        (Abort("no card"), {"dead": 3}, [1] * 3, ("dead", "aborted")),
+    ],
+    ids=["error", "deferral", "reschedule", "abort"],
+)
+def test_what_the_handler_raises_holds_for_all(drain, stage, kind, time_travel, error, first, attempts, end):
+    stage.act = raising(error)
     handles = enqueue_many([kind(number) for number in range(3)])
-    report = drain()
-    assert (report.ran, report.retried, report.succeeded) == (6, 3, 3)
-    assert [handle.result() for handle in handles] == [0, 2, 4]
-    assert [item.attempt for item in stage.items] == [1, 1, 1, 2, 2, 2]
-    assert set(Attempt.objects.values_list("outcome", "error")) == {("failed", "RuntimeError: no luck")}
-    assert "raise left.pop()" in Attempt.objects.first().traceback
+    report = drain(raises=False)
+    assert {name: getattr(report, name) for name in first} == first
+    time_travel(61)
+    drain()
+    assert [item.attempt for item in stage.items] == attempts
+    assert {(handle.state().status, handle.state().reason) for handle in handles} == {end}
+    if isinstance(error, RuntimeError):
+        assert set(Attempt.objects.values_list("outcome", "error")) == {("failed", "RuntimeError: no luck")}
+        assert "raise left.pop()" in Attempt.objects.first().traceback
 
 
 def test_each_has_a_budget_of_its_own(drain, stage):
@@ -95,99 +105,51 @@ def test_each_has_a_budget_of_its_own(drain, stage):
 @pytest.mark.parametrize(
     ("returned", "text"),
     [
-        ([], 'batch "{0}" returned 0 outputs for 3 inputs; return a list with one output per item'),
-        ([1, 2], 'batch "{0}" returned 2 outputs for 3 inputs; '),
-        ((1, 2, 3, 4), 'batch "{0}" returned 4 outputs for 3 inputs; '),
-        (None, 'batch "{0}" returned a non-list (None) for 3 inputs; '),
-        ({1: 1, 2: 2, 3: 3}, 'batch "{0}" returned a non-list ({{1: 1, 2: 2, 3: 3}}) for 3 inputs; '),
-        ("abc", "batch \"{0}\" returned a non-list ('abc') for 3 inputs; "),
+        ([], "0 outputs for 3 inputs; return a list with one output per item"),
+        ([1, 2], "2 outputs for 3 inputs; "),
+        ((1, 2, 3, 4), "4 outputs for 3 inputs; "),
+        (None, "a non-list (None) for 3 inputs; "),
+        ({1: 1, 2: 2, 3: 3}, "a non-list ({1: 1, 2: 2, 3: 3}) for 3 inputs; "),
+        ("abc", "a non-list ('abc') for 3 inputs; "),
     ],
     ids=["none", "too few", "too many", "nothing", "mapping", "text"],
 )
 def test_outputs_that_do_not_match_the_inputs_fail_the_run_and_are_retried(
     drain, stage, kind, returned, text
 ):
-    runs = iter([returned])
-    stage.act = lambda items: next(runs, None) if len(stage.runs) == 1 else [0] * len(items)
+    stage.act = lambda items: returned if len(stage.runs) == 1 else [0] * len(items)
     enqueue_many([kind(number) for number in range(3)])
     report = drain()
     assert (report.retried, report.succeeded) == (3, 3)
     for error in Attempt.objects.values_list("error", flat=True):
-        assert error.startswith("InvalidInstruction: " + text.format(kind.name))
+        assert error.startswith(f'InvalidInstruction: batch "{kind.name}" returned {text}')
 
 
-@KINDS
-def test_a_deferral_defers_every_work_and_uses_no_attempt(drain, stage, kind, time_travel):
-    stage.act = raising(Defer(delay=60), times=1)
-    handles = enqueue_many([kind(number) for number in range(3)])
-    report = drain()
-    assert (report.ran, report.deferred) == (3, 3)
-    assert {(handle.state().status, handle.state().attempt) for handle in handles} == {("scheduled", 0)}
-    time_travel(61)
-    assert drain().succeeded == 3
-    assert len(stage.runs) == 2
-    assert [item.attempt for item in stage.items] == [1] * 6
-
-
-def test_a_failure_that_is_judged_a_deferral_defers_the_batch(drain, stage, time_travel):
-    """As a service's "too many requests" is, which concerns the call and not its items."""
-
-    @batch_work(
-        name="t.batches.judged", on_failure=lambda error, info: Defer(delay=15), retry=Retry(attempts=2)
-    )
-    def judged(items):
-        stage.enter(items)
-        if len(stage.runs) == 1:
-            raise ConnectionError("429")
-        return [item.attempt for item in items]
-
-    handles = enqueue_many([judged(number) for number in range(5)])
-    drain()
-    time_travel(16)
-    drain()
-    assert [handle.result() for handle in handles] == [1] * 5
-    assert len(stage.runs) == 2
-
-
-def test_advice_is_asked_for_each_work(drain, stage):
+def test_advice_is_asked_for_each_work_and_a_deferral_holds_for_all(drain, stage, time_travel):
+    """As that of a service's "too many requests", which concerns the call and not its items."""
     calls = []
 
     def advise(error, info):
         calls.append((str(error), info.id, info.type, info.attempt, info.attempts))
+        if len(stage.runs) == 1:
+            return Defer(delay=15)
         return "abort" if info.id == handles[1].id else None
 
     @batch_work(name="t.batches.advised", on_failure=advise, retry=AT_ONCE)
     def advised(items):
         stage.enter(items)
-        if len(stage.runs) == 1:
+        if len(stage.runs) < 3:
             raise ValueError("odd")
-        return [0] * len(items)
+        return [item.attempt for item in items]
 
     handles = enqueue_many([advised(number) for number in range(3)])
+    drain()
+    assert {handle.state().status for handle in handles} == {"scheduled"}
+    time_travel(16)
     drain(raises=False)
     assert [handle.state().status for handle in handles] == ["success", "dead", "success"]
-    assert handles[1].state().reason == "aborted"
-    assert calls == [("odd", handle.id, "t.batches.advised", 1, 3) for handle in handles]
-
-
-async def later():
-    return [1]
-
-
-@pytest.mark.parametrize(
-    ("error", "status", "attempt"),
-    [(Abort("no card"), "dead", 1), (Reschedule(delay=60), "scheduled", 1), (None, "dead", 1)],
-    ids=["abort", "reschedule", "coroutine of a plain handler"],
-)
-def test_an_error_of_the_handler_holds_for_all(drain, stage, error, status, attempt):
-    stage.act = raising(error, times=1) if error else lambda items: later()
-    retry_of = None if error else Retry(attempts=1)
-    handles = enqueue_many([three(number) for number in range(3)], retry=retry_of)
-    drain(raises=False)
-    states = [handle.state() for handle in handles]
-    assert {(state.status, state.attempt) for state in states} == {(status, attempt)}
-    if not error:
-        assert "is a plain function that returned a coroutine" in states[0].error
+    assert (handles[0].result(), handles[1].state().reason) == (2, "aborted")
+    assert calls[3:] == [("odd", handle.id, "t.batches.advised", 1, 3) for handle in handles]
 
 
 def test_an_output_that_is_an_exception_or_cannot_be_stored_fails_its_work_alone(drain, stage):
@@ -203,6 +165,17 @@ def test_an_output_that_is_an_exception_or_cannot_be_stored_fails_its_work_alone
         handles[0].result()
     assert handles[3].result() == "four"
     assert "NotEncodable" in states[4].error
+
+
+def test_a_coroutine_of_a_plain_handler_fails_all(drain, stage):
+    async def later():
+        return [1]
+
+    stage.act = lambda items: later()
+    enqueue_many([three(number) for number in range(3)], retry=Retry(attempts=1))
+    assert drain(raises=False).dead == 3
+    for error in Work.objects.values_list("error", flat=True):
+        assert "is a plain function that returned a coroutine" in error
 
 
 def test_works_that_cannot_run_are_left_out(drain, stage, time_travel):
@@ -226,16 +199,14 @@ def test_the_shortest_timeout_of_its_works_bounds_an_async_run(drain, stage):
 
     handles = [enqueue(slow(1)), enqueue(slow(2), timeout=0.01)]
     drain(raises=False)
-    assert {handle.state().error for handle in handles} == {
-        "AttemptTimeout: the batch ran longer than 0.01 seconds, the shortest timeout of its works."
-    }
+    error = "AttemptTimeout: the batch ran longer than 0.01 seconds, the shortest timeout of its works."
+    assert {handle.state().error for handle in handles} == {error}
 
 
 def test_draining_keeps_to_its_limit_and_to_priorities(drain, stage):
     enqueue_many([three(number) for number in range(5)])
     enqueue_many([three(number) for number in (10, 11)], priority=5)
-    assert drain(limit=2).ran == 2
-    assert drain(limit=4).ran == 4
+    assert (drain(limit=2).ran, drain(limit=4).ran) == (2, 4)
     assert stage.runs == [[10, 11], [0, 1, 2], [3]]
     drain()
     enqueue_many([three(number) for number in range(3)])
@@ -245,7 +216,7 @@ def test_draining_keeps_to_its_limit_and_to_priorities(drain, stage):
 
 
 def test_a_work_retried_by_hand_can_be_given_another_input(drain, stage):
-    stage.act = raising(Abort("no"), times=1)
+    stage.act = raising(Abort("no"))
     handle = enqueue(three(1))
     drain()
     retry(handle.id, 21)
@@ -253,27 +224,20 @@ def test_a_work_retried_by_hand_can_be_given_another_input(drain, stage):
     assert handle.result() == 42
 
 
-class TestPerforming:
-    @KINDS
-    def test_one_item_alone(self, perform, stage, kind):
-        performed = perform(kind(4), attempt=2)
-        assert (performed.result, performed.error) == (8, None)
-        assert [(item.input, item.attempt) for item in stage.items] == [(4, 2)]
-        assert Work.objects.count() == 0
-
-    def test_errors_are_handed_over(self, perform, stage):
-        raised, given = ValueError("raised"), ValueError("given")
-        stage.act = raising(raised, times=1)
-        assert perform(three(1)).error is raised
-        stage.act = lambda items: [given]
-        assert perform(three(1)).error is given
-        stage.act = lambda items: []
-        assert "returned 0 outputs for 1 inputs" in str(perform(three(1)).error)
-        stage.act = lambda items: [object()]
-        assert "cannot be stored" in str(perform(three(1)).error)
-
-
-# --- in groups, gates and chains ------------------------------------------------------------------------
+@KINDS
+def test_one_item_alone_is_performed(perform, stage, kind):
+    performed = perform(kind(4), attempt=2)
+    assert (performed.result, performed.error) == (8, None)
+    assert [(item.input, item.attempt) for item in stage.items] == [(4, 2)]
+    assert Work.objects.count() == 0
+    raised, given = ValueError("raised"), ValueError("given")
+    stage.act = raising(raised)
+    assert perform(kind(1)).error is raised
+    stage.act = lambda items: [given]
+    assert perform(kind(1)).error is given
+    for outputs, message in (([], "returned 0 outputs for 1 inputs"), ([object()], "cannot be stored")):
+        stage.act = lambda items, outputs=outputs: outputs
+        assert message in str(perform(kind(1)).error)
 
 
 @work(name="batches.sum")
@@ -294,25 +258,21 @@ def hand_over(ctx: Context, number: int):
 def test_a_handler_fans_out_to_a_batch_and_joins_it(drain, stage):
     handle = enqueue(fan_out(numbers=[1, 2, 3, 4, 5]))
     drain()
-    assert stage.runs == [[1, 2, 3], [4, 5]]
-    assert handle.group() == 5
+    assert (stage.runs, handle.group()) == ([[1, 2, 3], [4, 5]], 5)
 
 
 def test_a_gate_waits_for_works_of_a_batch_and_releases_some(drain, stage):
     watched = enqueue_many([three(number) for number in range(2)])
     gate = enqueue(dependency(watched, [three(10), three(11)]))
     drain()
-    assert gate.group() == 22
-    assert stage.runs == [[0, 1], [10, 11]]
+    assert (stage.runs, gate.group()) == ([[0, 1], [10, 11]], 22)
 
 
 def test_a_chain_goes_on_with_a_work_of_a_batch(drain, stage):
     handle = enqueue(hand_over(number=4))
     blocked = enqueue(three(2), blockers=[handle])
     drain()
-    assert handle.chain() == 8
-    assert stage.runs == [[4], [2]]
-    assert blocked.result() == 4
+    assert (stage.runs, handle.chain(), blocked.result()) == ([[4], [2]], 8, 4)
 
 
 def test_units_can_be_output_to_a_batch(drain, stage):

@@ -1,34 +1,40 @@
-"""Batches in a real worker of this process, and works that leave them or are lost before they end."""
-
-from __future__ import annotations
+"""Batches in real workers, and works that leave them or are lost before they end."""
 
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from django.db import OperationalError, transaction
 
 from django_ayework import Defer, cancel, enqueue, enqueue_many
 from django_ayework.flow.settle import Settlement, Success, settle
-from django_ayework.models import Work
+from django_ayework.models import Attempt, Work
 from django_ayework.store import claims, transitions
 from django_ayework.testing import running_worker
 from django_ayework.testing.factories import WorkFactory
 from django_ayework.worker import dispatch, maintenance, settler
 from django_ayework.worker import in_flight as delivery
 from django_ayework.worker.worker import Worker
-from tests.batches.works import hold, hold_async, hold_single, hundred, patient, single, three, three_async
+from tests.batches.works import (
+    at,
+    hold,
+    hold_async,
+    hold_single,
+    hundred,
+    patient,
+    patient_at,
+    single,
+    three,
+    three_async,
+)
 from tests.clocks import Clock
-from tests.processes import eventually
+from tests.processes import ended, eventually, stopped, worker_process
 from tests.races.rivals import claim_all
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("quick_polls")]
 
 KINDS = pytest.mark.parametrize("kind", [three, three_async], ids=["plain", "async"])
-
-
-def broken(*args):
-    raise OperationalError("server closed the connection unexpectedly")
 
 
 def statuses() -> list[str]:
@@ -41,15 +47,6 @@ def test_a_batch_that_is_not_full_runs_when_its_time_has_come(stage, settings):
     with running_worker():
         assert [handle.result(timeout=20) for handle in handles] == [0, 2, 4, 6]
     assert stage.runs == [[0, 1, 2, 3]]
-
-
-def test_works_that_come_one_by_one_gather(stage):
-    with running_worker(concurrency=1):
-        for number in range(3):
-            enqueue(patient(number))
-            eventually(lambda: Work.objects.filter(status="pending").count() == 0)
-        eventually(lambda: stage.runs)
-    assert stage.runs == [[0, 1, 2]]
 
 
 def test_a_batch_takes_in_unpublished_works_just_before_it_runs(stage, settings):
@@ -106,18 +103,19 @@ def test_a_batch_takes_one_slot(stage, kind):
     with running_worker(concurrency=3):
         eventually(lambda: stage.inside == 3)
         stage.go.set()
-        assert [handle.result(timeout=20) for handle in handles] == [2 * number for number in range(8)]
-        assert [handle.result(timeout=20) for handle in others] == [None, None]
+        results = [handle.result(timeout=20) for handle in handles + others]
+    assert results == [0, 2, 4, 6, 8, 10, 12, 14, None, None]
     assert stage.most_inside == 3
 
 
-def test_a_slot_is_left_for_a_batch_that_gathers(stage):
+def test_works_that_come_one_by_one_gather_and_a_slot_is_left_for_them(stage):
     """Else it would wait for ever behind works that keep coming."""
     with running_worker(concurrency=1) as worker:
         enqueue(patient(0))
         eventually(lambda: Work.objects.filter(status="running").exists())
         enqueue(single(number=1))
-        enqueue_many([patient(1), patient(2)])
+        enqueue(patient(1))
+        enqueue(patient(2))
         eventually(lambda: statuses() == ["success"] * 4)
         assert worker._in_flight.finished == 2
     assert stage.runs == [[0, 1, 2], []]
@@ -134,33 +132,27 @@ def test_batches_and_single_works_share_the_slots_and_the_queue(stage):
     assert kinds.index(False) < kinds.count(True), "single works do not wait for the end of the batches"
 
 
-def test_works_that_gather_for_long_are_not_given_back(stage, monkeypatch):
-    released = []
-    release = transitions.release
+def test_works_that_gather_for_long_are_not_given_back_and_their_leases_are_renewed(
+    stage, settings, monkeypatch
+):
+    settings.AYEWORK = {"POLL_INTERVAL": 0.05, "LEASE": 0.9}
+    released, leases, release = [], set(), transitions.release
     monkeypatch.setattr(transitions, "release", lambda *args: released.append(args) or release(*args))
     monkeypatch.setattr(maintenance, "STALE_AFTER", 0.05)
-    enqueue(patient(0))
-    with running_worker() as worker:
-        eventually(lambda: worker._in_flight.all())
-        due = [each for each in worker._in_flight.all() if each.ready_at < float("inf")]
-        seen_at = time.monotonic()
-        eventually(lambda: time.monotonic() > seen_at + 0.6)  # two turns of maintenance
-        assert (due, released) == ([], [])
-    assert statuses() == ["success"], "and stopping runs them"
-
-
-def test_leases_of_works_that_gather_are_renewed(stage, settings):
-    settings.AYEWORK = {"POLL_INTERVAL": 0.05, "LEASE": 0.9}
     handle = enqueue(patient(0))
-    leases = set()
 
     def renewed() -> bool:
         leases.add(Work.objects.get(id=handle.id).leased_until)
         return len(leases) > 3
 
-    with running_worker(), running_worker():
+    with running_worker() as worker, running_worker() as other:
+        [waits] = eventually(lambda: worker._in_flight.all() or other._in_flight.all())
+        assert waits.ready_at == float("inf")
+        seen_at = time.monotonic()
         eventually(renewed)
-    assert set(Work.objects.values_list("status", "delivery")) == {("success", 1)}
+        eventually(lambda: time.monotonic() > seen_at + 0.6)  # two turns of maintenance
+        assert released == []
+    assert list(Work.objects.values_list("status", "delivery")) == [("success", 1)], "and stopping runs them"
 
 
 def test_batches_that_wait_behind_a_slow_work_are_given_back_as_others_are(stage, monkeypatch):
@@ -218,11 +210,10 @@ def test_a_worker_makes_as_many_attempts_as_it_may(stage, most):
 
 def test_a_flood_is_claimed_in_parts(stage, monkeypatch):
     """A worker holds for batches what it can run soon, however many wait."""
-    numbers = []
-    claim = claims.claim
+    numbers, claim = [], claims.claim
 
-    def counted(queue, caps, limit, *args):
-        rows = claim(queue, caps, limit, *args)
+    def counted(*args):
+        rows = claim(*args)
         numbers.append(len(rows))
         return rows
 
@@ -232,6 +223,10 @@ def test_a_flood_is_claimed_in_parts(stage, monkeypatch):
         eventually(lambda: statuses() == ["success"] * 600)
     assert numbers[0] == 200
     assert {len(run) for run in stage.runs} == {100}
+
+
+def broken(*args):
+    raise OperationalError("server closed the connection unexpectedly")
 
 
 def test_the_loop_that_fails_to_claim_still_runs_what_is_due(stage, monkeypatch):
@@ -251,29 +246,21 @@ def test_the_loop_that_fails_to_claim_still_runs_what_is_due(stage, monkeypatch)
     assert stage.runs[0] == [0, 1]
 
 
-def test_a_work_that_is_cancelled_here_while_it_gathers_is_left_out(stage):
-    first, second = enqueue(patient(0)), enqueue(patient(1))
-    with running_worker() as worker:
-        eventually(lambda: len(worker._in_flight.all()) == 2)
-        cancel(second.id)
-        third = enqueue(patient(2))
-        assert (first.result(timeout=20), third.result(timeout=20)) == (0, 4)
-    assert stage.runs == [[0, 2]]
-    assert second.state().status == "cancelled"
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_so_is_one_that_somebody_else_cancels_or_completes(stage, monkeypatch, fails, caplog):
+@pytest.mark.parametrize("where", ["here", "elsewhere", "elsewhere, and the database does not answer"])
+def test_a_work_that_is_cancelled_while_it_gathers_is_left_out(stage, monkeypatch, where, caplog):
     """The database is asked before the run; when it does not answer, the late outcome is refused."""
     first, second = enqueue(patient(0)), enqueue(patient(1))
     with running_worker() as worker:
-        eventually(lambda: Work.objects.filter(status="running").count() == 2)
-        before = time.monotonic()
-        eventually(lambda: time.monotonic() > before + dispatch.TRUSTED_FOR)
-        Work.objects.filter(id=second.id).update(
-            status="cancelled", worker=None, leased_until=None, ended_at="2026-01-01T00:00:00Z"
-        )
-        if fails:
+        eventually(lambda: len(worker._in_flight.all()) == 2)
+        if where == "here":
+            cancel(second.id)
+        else:
+            before = time.monotonic()
+            eventually(lambda: time.monotonic() > before + dispatch.TRUSTED_FOR)
+            Work.objects.filter(id=second.id).update(
+                status="cancelled", worker=None, leased_until=None, ended_at="2026-01-01T00:00:00Z"
+            )
+        if fails := "database" in where:
             monkeypatch.setattr(delivery, "holders_of", broken)
             monkeypatch.setattr(settler, "holders_of", broken)
         third = enqueue(patient(2))
@@ -297,3 +284,38 @@ def test_a_late_outcome_of_one_work_spoils_no_other(stage):
         assert handles[1].result(timeout=20) == 2
         eventually(lambda: not worker._in_flight.all())
     assert handles[0].result() == "theirs"
+
+
+@pytest.fixture
+def env(process_env):
+    return process_env | {"DJANGO_SETTINGS_MODULE": "tests.batches.settings"}
+
+
+def runs(place: Path) -> list[str]:
+    path = place / "runs"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_a_worker_killed_in_the_middle_of_a_batch_loses_none_of_its_works(env, tmp_path):
+    handles = enqueue_many([at({"place": str(tmp_path), "number": number}) for number in range(4)])
+    with worker_process(env) as victim:
+        eventually(lambda: runs(tmp_path) == ["0 1 2 3"])
+        victim.kill()
+        ended(victim)
+    (tmp_path / "go").touch()
+    assert set(Work.objects.values_list("status", "attempt")) == {("running", 1)}
+    with running_worker():
+        assert [handle.result(timeout=40) for handle in handles] == [f"{n} at attempt 2" for n in range(4)]
+    assert set(Work.objects.values_list("delivery", "attempt")) == {(2, 2)}
+    assert list(Attempt.objects.values_list("outcome", flat=True)) == ["lost"] * 4
+
+
+def test_a_worker_that_stops_runs_gathered_works_at_once_without_those_cancelled_elsewhere(env, tmp_path):
+    handles = enqueue_many([patient_at({"number": number}) for number in range(5)])
+    with worker_process(env) as process:
+        eventually(lambda: Work.objects.filter(status="running").count() == 5)
+        cancel(handles[1].id)
+        output = stopped(process)
+    assert "came too late" not in output
+    assert handles.pop(1).state().status == "cancelled"
+    assert [handle.result(timeout=1) for handle in handles] == [0, 2, 3, 4]

@@ -1,7 +1,5 @@
 """Batches that tests can hold up, look into and let fail; worker processes run them too."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
@@ -51,31 +49,21 @@ class Stage:
 stage = Stage()
 
 
-def outputs(items: list[BatchItem[Any]]) -> Any:
+def outputs(items: list[BatchItem[int]]) -> Any:
     """Note the run; double the inputs unless the test says otherwise."""
     stage.enter(items)
     return stage.act(items) if stage.act else [2 * item.input for item in items]
 
 
-@batch_work(name="batches.three", size=3, max_wait=0.05, retry=AT_ONCE)
-def three(items: list[BatchItem[int]]) -> list[Any]:
+async def aoutputs(items: list[BatchItem[int]]) -> Any:
     return outputs(items)
 
 
-@batch_work(name="batches.three_async", size=3, max_wait=0.05, retry=AT_ONCE)
-async def three_async(items: list[BatchItem[int]]) -> list[Any]:
-    return outputs(items)
-
-
-@batch_work(name="batches.hundred", size=100, max_wait=0.025, retry=AT_ONCE)
-def hundred(items: list[BatchItem[int]]) -> list[Any]:
-    return outputs(items)
-
-
-@batch_work(name="batches.patient", size=3, max_wait=NEVER_IN_A_TEST, retry=AT_ONCE)
-def patient(items: list[BatchItem[int]]) -> list[Any]:
-    """Run full batches only, while the test lasts."""
-    return outputs(items)
+three = batch_work(name="batches.three", size=3, max_wait=0.05, retry=AT_ONCE)(outputs)
+three_async = batch_work(name="batches.three_async", size=3, max_wait=0.05, retry=AT_ONCE)(aoutputs)
+hundred = batch_work(name="batches.hundred", size=100, max_wait=0.025, retry=AT_ONCE)(outputs)
+#: Runs full batches only, while the test lasts.
+patient = batch_work(name="batches.patient", size=3, max_wait=NEVER_IN_A_TEST, retry=AT_ONCE)(outputs)
 
 
 @batch_work(name="batches.hold", size=2, max_wait=0, retry=AT_ONCE)

@@ -34,9 +34,7 @@ def click(browser: Any, text: str) -> None:
     browser.find_element("xpath", f"//*[self::a or self::button][normalize-space()='{text}']").click()
 
 
-def test_an_operator_retries_one_kind_slowly_watches_and_stops(
-    browser: Any, live_server: Any, quick_polls: None
-) -> None:
+def test_an_operator_retries_one_kind_slowly_watches_and_stops(browser, live_server, quick_polls):
     broken = [True]
 
     @work(name="shop.charge")

@@ -1,12 +1,8 @@
 """An act on all works that match: stored, carried out page by page, stopped, resumed, reported."""
 
-from __future__ import annotations
-
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from django.db import connection, transaction
@@ -16,61 +12,55 @@ from django_ayework.flow import acts, bulk_actions
 from django_ayework.flow.acts import Act, ActReport
 from django_ayework.flow.bulk_actions import create, resume, run_bulk_actions, step, stop
 from django_ayework.flow.maintenance import prune_others
-from django_ayework.models import BulkAction, Work
+from django_ayework.models import BulkAction, Work, WorkerProcess
 from django_ayework.rules.states import Status
 from django_ayework.store import selection
-from django_ayework.store.dialects import Bounds
-from django_ayework.store.sessions import own_connection
 from django_ayework.testing import drain, now, running_worker, time_travel
 from tests.app.works import add, fail, notify
 from tests.bulk.kit import ONCE, dead_works, now_of, retry_all
 from tests.processes import PATIENCE, eventually
-from tests.races.holding import at_once, in_thread, somebody_waits
+from tests.races.holding import at_once, in_thread, somebody_waits, transaction_elsewhere
 
 pytestmark = pytest.mark.django_db
 
 
-def statuses() -> list[str]:
-    return sorted(Work.objects.values_list("status", flat=True))
-
-
 @pytest.fixture
-def act(monkeypatch: Any) -> Any:
-    """Let a function be an act."""
+def act(monkeypatch):
+    """Let a function be an act; return its name."""
 
-    def act(function: Any) -> str:
-        monkeypatch.setitem(acts.ACTS, "own", Act(function, frozenset(Status)))  # type: ignore[arg-type]
+    def act(function) -> str:
+        monkeypatch.setitem(acts.ACTS, "own", Act(function, frozenset(Status)))
         return "own"
 
     return act
 
 
-# What it acts on
+def have_status(status: str, ids: list[str] | None = None) -> bool:
+    """Tell whether all works, or those with these ids, have this status."""
+    works = Work.objects.all() if ids is None else Work.objects.filter(id__in=ids)
+    return set(works.values_list("status", flat=True)) == {status}
+
+
+def carried_out(row: BulkAction) -> BulkAction:
+    """Carry out all bulk actions; return this one as it is then."""
+    run_bulk_actions()
+    return now_of(row)
 
 
 def test_all_works_that_match_are_retried_and_no_others():
-    dead, alive = dead_works(30), enqueue(add(a=1, b=2))
+    dead, alive = dead_works(30), enqueue(add(a=1, b=2), delay=3600)
     row = retry_all()
-    assert (row.expected, row.status) == (30, "running")
-    assert set(Work.objects.filter(id__in=dead).values_list("status", flat=True)) == {"dead"}
+    assert (row.expected, row.status, have_status("dead", dead)) == (30, "running", True)
+    late = dead_works(2)
     assert run_bulk_actions() == 2
     row = now_of(row)
     assert (row.status, row.done, row.refused, row.next_at) == ("done", 30, 0, None)
     assert row.ended_at is not None
-    assert Work.objects.filter(id__in=dead, status="pending").count() == 30
-    assert alive.state().status == "pending"
-
-
-def test_works_that_die_or_are_queued_later_are_left_alone():
-    early = dead_works(2)
-    row = retry_all()
-    late = dead_works(2)
-    run_bulk_actions()
-    assert now_of(row).done == 2
-    assert set(Work.objects.filter(id__in=late).values_list("status", flat=True)) == {"dead"}
+    assert (have_status("pending", dead), alive.state().status) == (True, "scheduled")
+    assert have_status("dead", late), "of those that die later none is retried"
     drain(raises=False)  # they die again
     assert step() is False
-    assert set(Work.objects.filter(id__in=early).values_list("status", flat=True)) == {"dead"}
+    assert have_status("dead", [*dead, *late])
 
 
 def test_filters_are_those_of_the_list_and_ids(act):
@@ -83,9 +73,9 @@ def test_filters_are_those_of_the_list_and_ids(act):
     cancel(ids["cancelled"])
     died = Work.objects.get(id=ids["plain"])
     today, yesterday = ((now() - timedelta(days=days)).date().isoformat() for days in (0, 1))
-    acted: list[str] = []
+    acted = []
 
-    def note(ids: Sequence[str], parameters: Mapping[str, Any]) -> ActReport:
+    def note(ids, parameters):
         acted.extend(ids)
         return ActReport(done=list(ids))
 
@@ -109,22 +99,17 @@ def test_filters_are_those_of_the_list_and_ids(act):
         ({"group_id": Work.objects.get(id=group[0]).group_id}, {"first", "second"}),
     ):
         acted.clear()
-        row = create(act(note), filter)
-        run_bulk_actions()
+        row = carried_out(create(act(note), filter))
         found = {names[id] for id in acted}
-        assert (found, row.expected, now_of(row).done) == (expected, len(expected), len(expected)), filter
+        assert (found, row.expected, row.done) == (expected, len(expected), len(expected)), filter
 
 
 @pytest.mark.parametrize(
     ("action", "filter", "options"),
     [
         ("explode", {}, {}),
-        ("retry", {"colour": "red"}, {}),
-        ("retry", {"status": "unwell"}, {}),
-        ("retry", {"day": "someday"}, {}),
-        ("retry", {"day": "9999-12-31"}, {}),
-        ("retry", {"day": "0001-01-01"}, {}),
-        ("retry", {"priority": "high"}, {}),
+        *(("retry", {"day": day}, {}) for day in ("someday", "9999-12-31", "0001-01-01")),
+        *(("retry", {name: "red"}, {}) for name in ("colour", "status", "priority")),
         ("retry", {}, {"per_minute": 0}),
         ("retry", {"ids": [str(n) for n in range(501)]}, {}),
     ],
@@ -140,40 +125,28 @@ def test_other_acts_have_parameters():
     create("change_priority", {"type": "shop.add"}, parameters={"priority": 5})
     run_bulk_actions()
     assert Work.objects.get(id=handle.id).priority == 5
-    row = create("cancel", {"type": "shop.add"})
-    run_bulk_actions()
-    assert (handle.state().status, now_of(row).done) == ("cancelled", 1)
-    row = create("delete", {"status": "cancelled"})
-    run_bulk_actions()
-    assert (now_of(row).done, Work.objects.count()) == (1, 0)
+    assert carried_out(create("cancel", {"type": "shop.add"})).done == 1
+    assert handle.state().status == "cancelled"
+    assert carried_out(create("delete", {"status": "cancelled"})).done == 1
+    assert not Work.objects.exists()
 
 
 @pytest.mark.parametrize("window", [3, 10_000])
 def test_a_page_looks_at_a_bounded_number_of_works(window, monkeypatch):
     monkeypatch.setattr(selection, "WINDOW", window)
     enqueue_many([add(a=1, b=2) for _ in range(20)])
-    mails = enqueue_many([notify(order_id=n) for n in range(5)])
+    mails = {handle.id for handle in enqueue_many([notify(order_id=n) for n in range(5)])}
     enqueue_many([add(a=1, b=2) for _ in range(10)])
-    row = create("cancel", {"queue": "mail"})
-    run_bulk_actions()
-    assert now_of(row).done == 5
-    assert {handle.state().status for handle in mails} == {"cancelled"}
-    assert statuses().count("cancelled") == 5
+    assert carried_out(create("cancel", {"queue": "mail"})).done == 5
+    assert set(Work.objects.filter(status="cancelled").values_list("id", flat=True)) == mails
 
 
-def test_too_many_to_count_are_not_counted(monkeypatch):
-    monkeypatch.setattr(selection, "COUNTED_AMONG", 3)
-    enqueue_many([add(a=1, b=2) for _ in range(10)])
-    assert create("cancel", {"queue": "mail"}).expected == bulk_actions.UNKNOWN
-
-
-def test_to_create_one_takes_a_few_queries_however_many_match(django_assert_max_num_queries):
+def test_to_create_one_takes_a_few_queries_and_counts_so_many(monkeypatch, django_assert_max_num_queries):
     dead_works(30)
     with django_assert_max_num_queries(8):
         retry_all()
-
-
-# Refusals, failures
+    monkeypatch.setattr(selection, "COUNTED_AMONG", 3)
+    assert create("cancel", {"queue": "mail"}).expected == bulk_actions.UNKNOWN
 
 
 def test_refusals_are_counted_and_the_first_ones_kept():
@@ -182,8 +155,7 @@ def test_refusals_are_counted_and_the_first_ones_kept():
     drain(raises=False)
     row = create("retry", {"ids": gates})
     assert row.expected == 30
-    run_bulk_actions()
-    row = now_of(row)
+    row = carried_out(row)
     assert (row.status, row.done, row.refused) == ("done", 0, 30)
     kept = json.loads(row.report)
     assert len(kept) == bulk_actions.KEPT
@@ -193,62 +165,34 @@ def test_refusals_are_counted_and_the_first_ones_kept():
 
 def test_a_page_that_breaks_ends_it_with_the_error_and_undoes_the_page(act):
     dead_works(30)
-    calls: list[Sequence[str]] = []
+    calls = []
 
-    def breaks(ids: Sequence[str], parameters: Mapping[str, Any]) -> ActReport:
+    def breaks(ids, parameters):
         calls.append(ids)
         if len(calls) == 2:
             Work.objects.filter(id__in=ids).update(priority=9)
             raise RuntimeError("<b>broken</b>")
         return ActReport(done=list(ids))
 
-    row = create(act(breaks), {"status": "dead"})
-    run_bulk_actions()
-    row = now_of(row)
+    row = carried_out(create(act(breaks), {"status": "dead"}))
     assert (row.status, row.done, row.next_at) == ("failed", 25, None)
     assert json.loads(row.report) == [["", "RuntimeError: <b>broken</b>"]]
     assert not Work.objects.filter(priority=9).exists()
     assert resume(row.id)
-    run_bulk_actions()
-    row = now_of(row)
+    row = carried_out(row)
     assert (row.status, row.done) == ("done", 30)
-    assert sorted(id for ids in (calls[0], calls[2]) for id in ids) == sorted(
-        Work.objects.values_list("id", flat=True)
-    )
-
-
-#: How a session waits for a lock: a moment, and as long as before.
-WAITS = {
-    "postgresql": ("SET lock_timeout = '100ms'", "RESET lock_timeout"),
-    "mysql": (
-        "SET SESSION innodb_lock_wait_timeout = 1",
-        "SET SESSION innodb_lock_wait_timeout = @@GLOBAL.innodb_lock_wait_timeout",
-    ),
-}
-
-
-@pytest.fixture
-def held(transactional_db: None) -> Iterator[str]:
-    """A dead work whose row another transaction has locked, among two others; return its id."""
-    ids = sorted(dead_works(3))
-    other = own_connection("default", Bounds(None, None))
-    waits, as_before = WAITS[connection.vendor]
-    try:
-        other.set_autocommit(False)
-        other.cursor().execute("SELECT id FROM django_ayework_work WHERE id = %s FOR UPDATE", [ids[1]])
-        connection.cursor().execute(waits)
-        yield ids[1]
-        connection.cursor().execute(as_before)
-        other.rollback()
-    finally:
-        other.close()
+    assert sorted([*calls[0], *calls[2]]) == sorted(Work.objects.values_list("id", flat=True))
 
 
 @pytest.mark.vendors("postgresql", "mysql")
-def test_a_work_that_others_hold_is_refused_and_keeps_back_no_other(held: str):
-    row = retry_all()
-    run_bulk_actions()
-    row = now_of(row)
+def test_a_work_that_others_hold_is_refused_and_keeps_back_no_other(transactional_db):
+    held = sorted(dead_works(3))[1]
+    waits = {"postgresql": "lock_timeout = '100ms'", "mysql": "innodb_lock_wait_timeout = 1"}
+    with transaction_elsewhere(lambda: Work.objects.select_for_update().get(id=held)):
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET SESSION {waits[connection.vendor]}")
+        row = carried_out(retry_all())
+    connection.close()  # with its setting
     assert (row.status, row.done, row.refused) == ("done", 2, 1)
     assert json.loads(row.report) == [[held, bulk_actions.HELD]]
     assert list(Work.objects.filter(status="dead").values_list("id", flat=True)) == [held]
@@ -283,9 +227,6 @@ def test_an_act_that_this_version_does_not_know_is_left_to_others():
     BulkAction.objects.filter(id=row.id).update(action="from_the_future")
     assert step() is False
     assert now_of(row).status == "running"
-
-
-# Pace, stopping, resuming
 
 
 def test_it_keeps_to_its_pace():
@@ -334,16 +275,12 @@ def test_ended_ones_are_deleted_after_a_month():
     assert list(BulkAction.objects.values_list("id", flat=True)) == [waits.id]
 
 
-# Workers
-
-
 @pytest.mark.django_db(transaction=True)
 def test_a_running_worker_begins_at_once(settings):
     settings.AYEWORK = {"POLL_INTERVAL": 30}
-    dead_works(30)
-    Work.objects.update(queue="elsewhere")
+    dead_works(30, queue="elsewhere")
     with running_worker(queues=["default"]):
-        eventually(lambda: Work.objects.exists())
+        eventually(WorkerProcess.objects.exists)
         with transaction.atomic():
             row = retry_all()
         eventually(lambda: now_of(row).status == "done", 10)
@@ -364,32 +301,21 @@ def test_a_paced_one_goes_on_without_further_messages(quick_polls):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_worker_whose_slots_are_busy_carries_it_out_too(quick_polls):
-    release = threading.Event()
+def test_neither_busy_slots_nor_a_pause_of_everything_keep_it_from_being_carried_out(quick_polls):
+    started, release = threading.Event(), threading.Event()
 
     @work(name="t.holds_the_slot")
     def holds_the_slot() -> None:
+        started.set()
         release.wait(30)
 
     dead_works(30)
-    Work.objects.update(queue="elsewhere")
     handle = enqueue(holds_the_slot())
-    try:
-        with running_worker(queues=["default"], concurrency=1):
-            eventually(lambda: handle.state().status == "running")
-            row = retry_all()
-            eventually(lambda: now_of(row).status == "done")
-            assert handle.state().status == "running"
-            release.set()
-    finally:
-        release.set()
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_pause_of_everything_keeps_no_bulk_action_from_being_carried_out(quick_polls):
-    dead_works(30)
-    pause(queue="default")
-    with running_worker():
+    with running_worker(concurrency=1):
+        assert started.wait(30)
+        pause(queue="default")
         row = retry_all()
         eventually(lambda: now_of(row).status == "done")
+        assert handle.state().status == "running"
+        release.set()
     assert Work.objects.filter(status="pending").count() == 30

@@ -1,7 +1,5 @@
 """Bulk actions among processes that share them, and that are killed in the middle."""
 
-from __future__ import annotations
-
 import time
 
 import pytest
@@ -12,41 +10,35 @@ from django_ayework.testing.factories import DeadLetterFactory
 from tests.bulk.kit import now_of, retry_all
 from tests.processes import eventually, worker_process
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.races]
 #: They carry out bulk actions, and run none of the works.
 IDLE = ("--queues", "elsewhere", "--concurrency", "1")
 
 
-def make_dead(number: int) -> None:
-    """Store so many dead works; to let each die takes longer than what is tested."""
-    DeadLetter.objects.bulk_create(DeadLetterFactory.build_batch(number))
+@pytest.fixture(autouse=True)
+def dead(transactional_db):
+    """Dead works; to let each die takes longer than what is tested."""
+    DeadLetter.objects.bulk_create(DeadLetterFactory.build_batch(150))
 
 
 def pending() -> int:
     return Work.objects.filter(status="pending").count()
 
 
-def assert_each_was_retried_once(row: BulkAction, number: int) -> None:
+def assert_each_is_retried_once(row: BulkAction) -> None:
     """A work that is retried twice is refused the second time, or counted twice."""
-    row = now_of(row)
-    assert (row.status, row.done, row.refused, pending()) == ("done", number, 0, number), row.report
+    row = eventually(lambda: BulkAction.objects.filter(id=row.id, status="done").first())
+    assert (row.done, row.refused, pending()) == (150, 0, 150), row.report
 
 
-@pytest.mark.races
-def test_several_workers_share_one_and_do_nothing_twice(process_env: dict[str, str]) -> None:
-    make_dead(150)
+def test_several_workers_share_one_and_do_nothing_twice(process_env):
     with worker_process(process_env, *IDLE), worker_process(process_env, *IDLE):
         row = retry_all()
-        eventually(lambda: now_of(row).status == "done")
-        assert_each_was_retried_once(row, 150)
+        assert_each_is_retried_once(row)
 
 
-@pytest.mark.races
 @pytest.mark.parametrize("wait", [0.0, 0.03, 0.1])
-def test_a_kill_in_the_middle_repeats_nothing_and_loses_nothing(
-    process_env: dict[str, str], wait: float
-) -> None:
-    make_dead(150)
+def test_a_kill_in_the_middle_repeats_nothing_and_loses_nothing(process_env, wait):
     row = retry_all()
     with worker_process(process_env, *IDLE) as worker:
         eventually(lambda: now_of(row).done > 0)
@@ -58,13 +50,10 @@ def test_a_kill_in_the_middle_repeats_nothing_and_loses_nothing(
         assert (killed.status, killed.done) == ("running", pending())
         assert 0 < killed.done < 150
     with worker_process(process_env, *IDLE):
-        eventually(lambda: now_of(row).status == "done")
-    assert_each_was_retried_once(row, 150)
+        assert_each_is_retried_once(row)
 
 
-@pytest.mark.races
-def test_a_stop_during_a_page_is_kept(process_env: dict[str, str]) -> None:
-    make_dead(150)
+def test_a_stop_during_a_page_is_kept(process_env):
     row = retry_all()
     with worker_process(process_env, *IDLE):
         eventually(lambda: now_of(row).done > 0)

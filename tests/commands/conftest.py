@@ -1,11 +1,7 @@
 """Calling commands as an operator does."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator
 from io import StringIO
-from typing import Any
 
 import pytest
 from django.core.management import call_command
@@ -13,11 +9,11 @@ from django.db import connection
 
 
 @pytest.fixture
-def statements() -> Iterator[list[str]]:
+def statements():
     """What is executed during the test from now on."""
-    seen: list[str] = []
+    seen = []
 
-    def note(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+    def note(execute, sql, params, many, context):
         seen.append(sql)
         return execute(sql, params, many, context)
 
@@ -25,23 +21,29 @@ def statements() -> Iterator[list[str]]:
         yield seen
 
 
+def ended(name: str, *arguments: str) -> tuple[int, str, str]:
+    """Call a command as on a command line; return its status, its output and its errors."""
+    out, err, status = StringIO(), StringIO(), 0
+    try:
+        call_command(name, *arguments, stdout=out, stderr=err)
+    except SystemExit as end:
+        status = int(end.code or 0)
+    return status, out.getvalue(), err.getvalue()
+
+
 @pytest.fixture
-def call() -> Any:
-    """Call a command with its arguments as on a command line; return what it printed."""
+def call():
+    """Call a command that must end well; return what it printed."""
 
     def call(name: str, *arguments: str) -> str:
-        out = StringIO()
-        call_command(name, *arguments, stdout=out)
-        return out.getvalue()
+        status, out, err = ended(name, *arguments)
+        assert status == 0, out + err
+        return out
 
     return call
 
 
 @pytest.fixture
-def call_json(call: Any) -> Any:
+def call_json(call):
     """Call a command with ``--json``; return what it printed, read back."""
-
-    def call_json(name: str, *arguments: str) -> Any:
-        return json.loads(call(name, *arguments, "--json"))
-
-    return call_json
+    return lambda name, *arguments: json.loads(call(name, *arguments, "--json"))

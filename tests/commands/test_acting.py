@@ -1,17 +1,14 @@
 """``ayework_cancel`` and ``ayework_retry``: works are chosen by id, by group or by type."""
 
-from __future__ import annotations
-
 import json
 from datetime import timedelta
 from io import StringIO
-from typing import Any
 
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
-from django_ayework import Retry, cancel, dependency, enqueue, enqueue_many
+from django_ayework import Retry, dependency, enqueue, enqueue_many
 from django_ayework.models import Work
 from django_ayework.testing import drain, now
 from django_ayework.testing.factories import DeadLetterFactory, WorkFactory
@@ -21,7 +18,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def live() -> dict[str, str]:
+def live():
     """Works that have not ended: two of a type, one of them to come; and one of another type."""
     return {
         "due": enqueue(add(a=1, b=1)).id,
@@ -30,98 +27,102 @@ def live() -> dict[str, str]:
     }
 
 
-def cancelled() -> set[str]:
-    return set(Work.objects.filter(status="cancelled").values_list("id", flat=True))
-
-
-def test_works_are_cancelled_by_id(call: Any, live: dict[str, str]) -> None:
-    assert call("ayework_cancel", live["due"], live["other"]) == "Cancelled 2 works.\n"
-    assert cancelled() == {live["due"], live["other"]}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--type", "shop.add"], ["due", "later"]),
-        (["--type", "shop.fail"], ["other"]),
-        (["--all"], ["due", "later", "other"]),
-        (["--all", "--type", "shop.add"], ["due", "later"]),
-    ],
-    ids=["type", "another type", "all", "both"],
-)
-def test_works_are_cancelled_by_what_they_have_in_common(
-    call_json: Any, live: dict[str, str], arguments: list[str], expected: list[str]
-) -> None:
-    answer = call_json("ayework_cancel", *arguments)
-    assert set(answer["cancelled"]) == cancelled() == {live[name] for name in expected}
-    assert answer["refused"] == {}
-
-
-def test_works_are_cancelled_by_group(call: Any, live: dict[str, str]) -> None:
-    handles = enqueue_many([add(a=1, b=n) for n in range(3)], together=True)
-    assert call("ayework_cancel", "--group", handles[0].id) == "Cancelled 3 works.\n"
-    assert cancelled() == {handle.id for handle in handles}
-    assert call("ayework_cancel", "--group", handles[0].id) == "Cancelled 0 works.\n"
-    with pytest.raises(CommandError, match="no group has the id 'nowhere', so nothing was cancelled"):
-        call("ayework_cancel", "--group", "nowhere")
-
-
-def test_a_refused_cancellation_does_not_undo_the_others(live: dict[str, str]) -> None:
-    drain(limit=1)
-    out = StringIO()
-    with pytest.raises(CommandError, match="2 of 3 works could not be cancelled"):
-        call_command("ayework_cancel", "nowhere", live["due"], live["other"], "--json", stdout=out)
-    answer = json.loads(out.getvalue())
-    assert answer["cancelled"] == [live["other"]]
-    assert answer["refused"]["nowhere"] == "no work has the id 'nowhere', so it cannot be cancelled."
-    assert "has ended already: it is success" in answer["refused"][live["due"]]
-    assert cancelled() == {live["other"]}
-
-
 @pytest.fixture
-def dead() -> dict[str, Any]:
+def dead():
     """Three dead works: two of a type, two of a reason."""
     return {
-        "old": DeadLetterFactory(type="shop.add", reason="exhausted", ended_at=now() - timedelta(days=3)),
-        "new": DeadLetterFactory(type="shop.add", reason="aborted", ended_at=now() - timedelta(days=1)),
-        "mail": DeadLetterFactory(type="shop.notify", reason="aborted", ended_at=now() - timedelta(days=2)),
+        name: DeadLetterFactory(type=type, reason=reason, ended_at=now() - timedelta(days=days)).id
+        for name, type, reason, days in (
+            ("old", "shop.add", "exhausted", 3),
+            ("new", "shop.add", "aborted", 1),
+            ("mail", "shop.notify", "aborted", 2),
+        )
     }
 
 
-def pending() -> set[str]:
-    return set(Work.objects.filter(status="pending").values_list("id", flat=True))
+def those(status: str) -> set[str]:
+    """Return the ids of works of this status."""
+    return set(Work.objects.filter(status=status).values_list("id", flat=True))
 
 
-def test_works_are_retried_by_id(call: Any, dead: dict[str, Any]) -> None:
-    cancelled = WorkFactory(status="cancelled")
-    assert call("ayework_retry", dead["old"].id, cancelled.id) == "Retried 2 works.\n"
-    assert pending() == {dead["old"].id, cancelled.id}
+def refused(message: str, *arguments: str) -> dict:
+    """Call a command that fails; return what it printed as JSON."""
+    out = StringIO()
+    with pytest.raises(CommandError, match=message):
+        call_command(*arguments, "--json", stdout=out)
+    return json.loads(out.getvalue())
+
+
+def test_works_are_chosen_by_id(call, live, dead):
+    assert call("ayework_cancel", live["due"], live["other"]) == "Cancelled 2 works.\n"
+    assert those("cancelled") == {live["due"], live["other"]}
+    assert call("ayework_retry", dead["old"], live["due"]) == "Retried 2 works.\n"
+    assert those("pending") == {dead["old"], live["due"]}
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--type", "shop.add"], ["old", "new"]),
-        (["--reason", "aborted"], ["mail", "new"]),
-        (["--type", "shop.add", "--reason", "aborted"], ["new"]),
-        (["--all"], ["old", "mail", "new"]),
-        (["--type", "nothing"], []),
+        ("--type shop.add", ["due", "later"]),
+        ("--type shop.fail", ["other"]),
+        ("--all", ["due", "later", "other"]),
+        ("--all --type shop.add", ["due", "later"]),
     ],
-    ids=["type", "reason", "both", "all", "none"],
 )
-def test_works_are_retried_by_what_they_have_in_common_the_longest_dead_first(
-    call_json: Any, dead: dict[str, Any], arguments: list[str], expected: list[str]
-) -> None:
-    cancelled = WorkFactory(status="cancelled")
-    answer = call_json("ayework_retry", *arguments)
-    assert answer == {"retried": [dead[name].id for name in expected], "refused": {}}
-    assert pending() == {dead[name].id for name in expected}
-    cancelled.refresh_from_db()
-    assert cancelled.status == "cancelled"
+def test_works_are_cancelled_by_what_they_have_in_common(call_json, live, arguments, expected):
+    answer = call_json("ayework_cancel", *arguments.split())
+    assert set(answer["cancelled"]) == those("cancelled") == {live[name] for name in expected}
+    assert answer["refused"] == {}
 
 
 @pytest.mark.parametrize(
-    ("command", "done"), [("ayework_cancel", "Cancelled 0 works.\n"), ("ayework_retry", "Retried 0 works.\n")]
+    ("arguments", "expected"),
+    [
+        ("--type shop.add", ["old", "new"]),
+        ("--reason aborted", ["mail", "new"]),
+        ("--type shop.add --reason aborted", ["new"]),
+        ("--all", ["old", "mail", "new"]),
+        ("--type nothing", []),
+    ],
+)
+def test_works_are_retried_by_what_they_have_in_common_the_longest_dead_first(
+    call_json, dead, arguments, expected
+):
+    cancelled = WorkFactory(status="cancelled")
+    ids = [dead[name] for name in expected]
+    assert call_json("ayework_retry", *arguments.split()) == {"retried": ids, "refused": {}}
+    assert (those("pending"), those("cancelled")) == (set(ids), {cancelled.id})
+
+
+def test_works_are_chosen_by_group(call, live):
+    """Dead and cancelled ones are retried."""
+    requests = [fail(), add(a=1, b=1), add(a=1, b=2)]
+    ids = [handle.id for handle in enqueue_many(requests, together=True, retry=Retry(attempts=1), priority=1)]
+    drain(limit=1, raises=False)
+    for said in ("Cancelled 2 works.\n", "Cancelled 0 works.\n"):
+        assert call("ayework_cancel", "--group", ids[0]) == said
+    assert (those("cancelled"), those("dead")) == (set(ids[1:]), {ids[0]})
+    for said in ("Retried 3 works.\n", "Retried 0 works.\n"):
+        assert call("ayework_retry", "--group", ids[0]) == said
+    assert those("pending") == {*ids, live["due"], live["other"]}
+
+
+def test_a_refused_act_does_not_undo_the_others(live, dead):
+    drain(limit=1)
+    message = "2 of 3 works could not be cancelled"
+    answer = refused(message, "ayework_cancel", "nowhere", live["due"], live["other"])
+    assert answer["cancelled"] == [live["other"]]
+    assert answer["refused"]["nowhere"] == "no work has the id 'nowhere', so it cannot be cancelled."
+    assert "has ended already: it is success" in answer["refused"][live["due"]]
+    assert those("cancelled") == {live["other"]}
+    answer = refused("1 of 2 works could not be retried", "ayework_retry", "nowhere", dead["new"])
+    assert answer["retried"] == [dead["new"]]
+    assert answer["refused"] == {"nowhere": "no work has the id 'nowhere', so it cannot be retried."}
+    assert those("pending") == {dead["new"]}
+
+
+@pytest.mark.parametrize(
+    ("command", "done"), [("cancel", "Cancelled 0 works.\n"), ("retry", "Retried 0 works.\n")]
 )
 @pytest.mark.parametrize(
     ("type", "hint"),
@@ -132,23 +133,11 @@ def test_works_are_retried_by_what_they_have_in_common_the_longest_dead_first(
     ],
     ids=["nearly a type", "no type", "a type without such works"],
 )
-def test_an_unknown_type_is_answered_with_the_nearest(
-    call: Any, command: str, done: str, type: str, hint: str
-) -> None:
-    assert call(command, "--type", type) == f"{done}{hint}"
-    if command == "ayework_retry":
+def test_an_unknown_type_is_answered_with_the_nearest(call, command, done, type, hint):
+    assert call(f"ayework_{command}", "--type", type) == f"{done}{hint}"
+    if command == "retry":
         DeadLetterFactory(type=type)  # known or not
-        assert call(command, "--type", type) == "Retried 1 work.\n"
-
-
-def test_a_refused_retry_does_not_undo_the_others(dead: dict[str, Any]) -> None:
-    out = StringIO()
-    with pytest.raises(CommandError, match="1 of 2 works could not be retried"):
-        call_command("ayework_retry", "nowhere", dead["new"].id, "--json", stdout=out)
-    answer = json.loads(out.getvalue())
-    assert answer["retried"] == [dead["new"].id]
-    assert answer["refused"] == {"nowhere": "no work has the id 'nowhere', so it cannot be retried."}
-    assert pending() == {dead["new"].id}
+        assert call("ayework_retry", "--type", type) == "Retried 1 work.\n"
 
 
 @pytest.mark.parametrize(
@@ -166,6 +155,7 @@ def test_a_refused_retry_does_not_undo_the_others(dead: dict[str, Any]) -> None:
         ("retry --group g --all", "expected --group alone"),
         ("retry --group g an-id", "expected --group alone"),
         ("retry --group g --type shop.add", "expected --group alone"),
+        ("cancel --group nowhere", "no group has the id 'nowhere', so nothing was cancelled"),
         ("retry --group nowhere", "no group has the id 'nowhere', so nothing was retried"),
         ("retry --all --again", "expected ids with --again"),
         ("retry --type= --reason aborted", "expected --type to have a value, got an empty text"),
@@ -175,23 +165,14 @@ def test_a_refused_retry_does_not_undo_the_others(dead: dict[str, Any]) -> None:
     ],
 )
 @pytest.mark.usefixtures("live", "dead")
-def test_works_are_chosen_in_one_way(call: Any, command: str, message: str) -> None:
+def test_works_are_chosen_in_one_way(call, command, message):
     before = list(Work.objects.order_by("id").values_list("id", "status"))
     with pytest.raises(CommandError, match=message):
         call(*f"ayework_{command}".split())
     assert list(Work.objects.order_by("id").values_list("id", "status")) == before
 
 
-def test_by_group_dead_and_cancelled_works_are_retried(call: Any) -> None:
-    handles = enqueue_many([fail(), add(a=1, b=1), add(a=1, b=2)], together=True, retry=Retry(attempts=1))
-    drain(limit=1, raises=False)
-    cancel(handles[1].id)
-    assert call("ayework_retry", "--group", handles[0].id) == "Retried 2 works.\n"
-    assert pending() == {handle.id for handle in handles}
-    assert call("ayework_retry", "--group", handles[0].id) == "Retried 0 works.\n"
-
-
-def test_a_gate_waits_again_when_its_blocker_is_retried(call_json: Any) -> None:
+def test_a_gate_waits_again_when_its_blocker_is_retried(call_json):
     watched = enqueue(fail(), retry=Retry(attempts=1))
     gate = enqueue(dependency(on=[watched], queue=[add(a=1, b=1)]))
     drain(raises=False)
@@ -201,10 +182,9 @@ def test_a_gate_waits_again_when_its_blocker_is_retried(call_json: Any) -> None:
     assert (gate.state().status, watched.state().status) == ("blocked", "pending")
 
 
-def test_a_success_is_run_again_if_that_is_said(call: Any) -> None:
+def test_a_success_is_run_again_if_that_is_said(call):
     done = enqueue(add(a=1, b=1))
     drain()
-    with pytest.raises(CommandError, match="1 of 1 works could not be retried"):
-        call("ayework_retry", done.id)
+    refused("1 of 1 works could not be retried", "ayework_retry", done.id)
     assert call("ayework_retry", done.id, "--again") == "Retried 1 work.\n"
     assert Work.objects.get(status="pending").parent_id == done.id

@@ -1,14 +1,16 @@
-"""``ayework_explain``, ``ayework_prune`` and ``ayework_scheduler``."""
+"""``ayework_explain``, ``ayework_prune``, ``ayework_scheduler`` and ``ayework_typing``.
 
-from __future__ import annotations
+``make types`` checks tests/typing/enqueueing_by_name.py against the module that the last one writes.
+"""
 
+import ast
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from django.core.management.base import CommandError
 
-from django_ayework import enqueue, schedule
+import django_ayework
+from django_ayework import enqueue, registry, schedule, work
 from django_ayework.documentation import entry_url
 from django_ayework.flow import maintenance
 from django_ayework.flow.scheduler import SCHEDULES
@@ -25,7 +27,7 @@ from tests.processes import eventually
 pytestmark = pytest.mark.django_db
 
 
-def test_explain_prints_the_status_and_each_reason(call: Any) -> None:
+def test_explain_prints_the_status_and_each_reason(call):
     WorkerProcessFactory(running=8)
     WorkFactory(priority=1)
     handle = enqueue(add(a=1, b=2))
@@ -38,7 +40,7 @@ def test_explain_prints_the_status_and_each_reason(call: Any) -> None:
     ]
 
 
-def test_explain_answers_in_json(call_json: Any) -> None:
+def test_explain_answers_in_json(call_json):
     handle = enqueue(add(a=1, b=2), delay=60)
     answer = call_json("ayework_explain", handle.id)
     [reason] = answer.pop("reasons")
@@ -50,35 +52,27 @@ def test_explain_answers_in_json(call_json: Any) -> None:
         call_json("ayework_explain", "nowhere")
 
 
-@pytest.fixture()
-def prunable() -> None:
-    """Seven works that may go and one that may not."""
-    for _ in range(7):
-        WorkFactory(status="success", ended_at=now() - timedelta(days=2))
-    WorkFactory(status="success")
-
-
-@pytest.mark.usefixtures("prunable")
-def test_prune_deletes_everything_due_and_says_how_much(call: Any) -> None:
-    assert call("ayework_prune") == "Deleted 7 works.\n"
-    assert Work.objects.count() == 1
-    assert call("ayework_prune") == "Deleted 0 works.\n"
-
-
-@pytest.mark.usefixtures("prunable")
-def test_prune_works_in_batches(call_json: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("batch", [(), ("--batch", "3")])
+def test_prune_deletes_everything_due_in_batches_and_says_how_much(call, call_json, monkeypatch, batch):
     batches = []
 
-    def prune(limit: int) -> int:
+    def prune(limit):
         batches.append(maintenance.prune(limit))
         return batches[-1]
 
     monkeypatch.setattr(ayework_prune, "prune", prune)
-    assert call_json("ayework_prune", "--batch", "3") == {"deleted": 7}
-    assert batches == [3, 3, 1, 0]
+    WorkFactory.create_batch(7, status="success", ended_at=now() - timedelta(days=2))
+    WorkFactory(status="success")
+    for refused in ("0", "-1"):
+        with pytest.raises(CommandError, match=f"expected --batch to be 1 or more, got: {refused}"):
+            call("ayework_prune", "--batch", refused)
+    assert call("ayework_prune", *batch) == "Deleted 7 works.\n"
+    assert batches == ([3, 3, 1, 0] if batch else [7, 0])
+    assert Work.objects.count() == 1
+    assert call_json("ayework_prune") == {"deleted": 0}
 
 
-def test_prune_deletes_every_expired_store_entry(call: Any) -> None:
+def test_prune_deletes_every_expired_store_entry(call):
     store = DatabaseStore()
     for number in range(5):
         store.set(f"old {number}", "", ttl=1)
@@ -88,49 +82,69 @@ def test_prune_deletes_every_expired_store_entry(call: Any) -> None:
     assert StoreEntry.objects.count() == 1
 
 
-@pytest.mark.usefixtures("prunable")
-@pytest.mark.parametrize("batch", ["0", "-1"])
-def test_a_batch_of_pruning_has_at_least_one_work(call: Any, batch: str) -> None:
-    with pytest.raises(CommandError, match=f"expected --batch to be 1 or more, got: {batch}"):
-        call("ayework_prune", "--batch", batch)
-    assert Work.objects.count() == 8
-
-
-@pytest.fixture()
-def tick() -> Any:
-    declared = schedule(name="tick", every=60, run=add(a=1, b=2))
-    yield declared
-    declared.cancel()
-
-
-def test_the_scheduler_syncs_and_fires_what_is_due(call: Any, call_json: Any, tick: Any) -> None:
-    assert call("ayework_scheduler", "--once") == "Fired 0 schedules.\n"
-    assert Schedule.objects.get().name == "tick"
-    time_travel(60)
-    assert call_json("ayework_scheduler", "--once") == {"fired": 1}
-    assert Work.objects.count() == 1
-
-
-@pytest.fixture()
-def many_due() -> Any:
+@pytest.fixture
+def many_due():
     declared = [schedule(name=f"tick{each}", every=60, run=add(a=1, b=2)) for each in range(SCHEDULES + 1)]
-    sync()
-    time_travel(60)
     yield len(declared)
     for each in declared:
         each.cancel()
 
 
-def test_the_scheduler_fires_all_schedules_that_are_due(call: Any, many_due: int) -> None:
+def test_the_scheduler_syncs_and_fires_all_schedules_that_are_due(call, call_json, many_due):
+    assert call("ayework_scheduler", "--once") == "Fired 0 schedules.\n"
+    assert Schedule.objects.count() == many_due
+    time_travel(60)
     assert call("ayework_scheduler", "--once") == f"Fired {many_due} schedules.\n"
     assert Work.objects.count() == many_due
-
-
-def test_a_tick_fires_all_schedules_that_are_due(many_due: int) -> None:
+    assert call_json("ayework_scheduler", "--once") == {"fired": 0}
+    time_travel(60)
     assert fire_in_test() == many_due
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_burst_fires_all_schedules_that_are_due(many_due: int) -> None:
+def test_a_burst_fires_all_schedules_that_are_due(many_due):
+    sync()
+    time_travel(60)
     with running_worker(burst=True):
         eventually(lambda: Work.objects.filter(status="success").count() == many_due)
+
+
+@pytest.fixture
+def typed():
+    """A type of work that is known during the test."""
+
+    @work(name="shop.typed-for-now")
+    def typed(uuid: int, note: str = "") -> str:
+        return note
+
+    yield typed
+    registry.unregister("shop.typed-for-now")
+
+
+def test_the_written_module_enqueues_and_is_printed_without_a_file(call, tmp_path, typed):
+    path = tmp_path / "by_name.py"
+    call("ayework_typing", "--output", str(path))
+    names = {}
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    assert names["enqueue"] is django_ayework.enqueue
+    assert names["aenqueue"] is django_ayework.aenqueue
+    assert names["ShopTypedForNowInput"].__total__
+    printed = call("ayework_typing")
+    ast.parse(printed)
+    for part in (f'Literal["{add.name}"]', '"uuid": "int"', '"note": NotRequired["str"]'):
+        assert part in printed
+    assert "@work/" not in printed, "gates are left out"
+    assert "takes_context" not in printed, "and the tasks of Django"
+
+
+def test_check_fails_when_a_handler_has_changed_and_needs_a_file(call, tmp_path, typed):
+    path = tmp_path / "by_name.py"
+    with pytest.raises(CommandError, match=r"expected --output FILE with --check, got --check alone"):
+        call("ayework_typing", "--check")
+    with pytest.raises(CommandError, match=r"is not up to date. Write it again: manage.py ayework_typing"):
+        call("ayework_typing", "--check", "--output", str(path))
+    call("ayework_typing", "--output", str(path))
+    call("ayework_typing", "--check", "--output", str(path))
+    registry.unregister(typed.name)
+    with pytest.raises(CommandError, match=r"by_name.py is not up to date"):
+        call("ayework_typing", "--check", "--output", str(path))

@@ -1,13 +1,9 @@
 """``ayework_predeploy``: what is stored and does not fit the code."""
 
-from __future__ import annotations
-
 import json
-from io import StringIO
 from typing import Any, NamedTuple
 
 import pytest
-from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection
 
@@ -19,6 +15,7 @@ from django_ayework.rules.codec import CustomType, RichJSON
 from django_ayework.store import selection
 from django_ayework.testing.factories import ScheduleFactory, WorkerProcessFactory, WorkFactory
 from tests.app.works import add, notify, pay
+from tests.commands.conftest import ended
 
 pytestmark = pytest.mark.django_db
 
@@ -31,25 +28,31 @@ class Checked(NamedTuple):
     @property
     def found(self) -> set[tuple[str, str, str, str, int]]:
         keys = ("subject", "cause", "name", "detail", "number")
-        return {tuple(group[key] for key in keys) for group in self.answer["groups"]}  # type: ignore[misc]
+        return {tuple(group[key] for key in keys) for group in self.answer["groups"]}
+
+    @property
+    def examples(self) -> list[list[str]]:
+        return [group["examples"] for group in self.answer["groups"]]
 
 
 def predeploy(*arguments: str) -> Checked:
-    out, err = StringIO(), StringIO()
-    status = 0
-    try:
-        call_command("ayework_predeploy", "--json", *arguments, stdout=out, stderr=err)
-    except SystemExit as end:
-        status = int(end.code or 0)
-    return Checked(status, json.loads(out.getvalue()), err.getvalue())
+    status, out, progress = ended("ayework_predeploy", "--json", *arguments)
+    return Checked(status, json.loads(out), progress)
+
+
+def printed() -> list[str]:
+    """Return the lines for people, which end with the advice not to deploy."""
+    status, out, _ = ended("ayework_predeploy")
+    assert (status, out.splitlines()[-1]) == (1, "Do not deploy yet.")
+    return out.splitlines()
 
 
 @pytest.fixture
-def redefined() -> Any:
+def redefined():
     """Define a type anew for the rest of the test, as a new release does."""
-    before = {name: registry.find(name) for name in registry.names()}
+    before = [registry.find(name) for name in registry.names()]
 
-    def redefine(name: str, handler: Any, **options: Any) -> None:
+    def redefine(name, handler, **options):
         registry.unregister(name)
         if handler is not None:
             work(name=name, **options)(handler)
@@ -57,12 +60,11 @@ def redefined() -> Any:
     yield redefine
     for name in registry.names():
         registry.unregister(name)
-    for work_type in before.values():
-        if work_type is not None:
-            registry.register(work_type)
+    for work_type in before:
+        registry.register(work_type)
 
 
-def test_everything_that_fits_is_looked_at() -> None:
+def test_everything_that_fits_is_looked_at_and_nothing_is_locked_or_written(statements):
     enqueue(add(a=1, b=2))
     enqueue(add(a=1, b=2), delay=3600)
     enqueue(notify(order_id=1))
@@ -70,18 +72,20 @@ def test_everything_that_fits_is_looked_at() -> None:
     WorkFactory(status="success", type="shop.gone")
     WorkFactory(status="dead", type="shop.gone")
     before = list(Work.objects.order_by("id").values())
+    statements.clear()
     status, answer, progress = predeploy()
-    assert status == 0
-    assert {key: answer[key] for key in ("fits", "complete", "works", "schedules", "groups", "others")} == {
-        "fits": True, "complete": True, "works": 5, "schedules": 0, "groups": [], "others": 0,
-    }  # fmt: skip
-    assert progress == ""  # it was quick
+    assert {sql.split()[0] for sql in statements} <= {"SELECT", "WITH", "SAVEPOINT", "RELEASE"}, statements
+    for verb in ("INSERT ", "UPDATE ", "DELETE ", "FOR UPDATE"):
+        assert not any(verb in sql for sql in statements)
+    assert (status, progress) == (0, "")  # it was quick
+    fits = {"fits": True, "complete": True, "works": 5, "schedules": 0, "groups": [], "others": 0}
+    assert {key: answer[key] for key in fits} == fits
     assert list(Work.objects.order_by("id").values()) == before
 
 
-def test_arguments_that_do_not_fit_are_grouped_by_name_with_examples(redefined: Any) -> None:
+def test_arguments_that_do_not_fit_are_grouped_by_name_with_examples(redefined):
     handles = [enqueue(pay(number)) for number in range(5)]
-    fits = enqueue(add(a=1, b=2))
+    enqueue(add(a=1, b=2))
     redefined("shop.pay", lambda order, currency="EUR": None)
     checked = predeploy()
     assert checked.status == 1
@@ -89,27 +93,36 @@ def test_arguments_that_do_not_fit_are_grouped_by_name_with_examples(redefined: 
         ("work", "missing_argument", "shop.pay", "order", 5),
         ("work", "unexpected_argument", "shop.pay", "order_id", 5),
     }
-    for group in checked.answer["groups"]:
-        assert group["examples"] == [handle.id for handle in handles[:3]]
-        assert fits.id not in group["examples"]
+    assert checked.examples == [[handle.id for handle in handles[:3]]] * 2
     redefined("shop.pay", lambda **anything: None)
     assert predeploy().status == 0
 
 
-def test_a_type_that_is_gone_is_named_with_the_nearest_one(redefined: Any, call: Any) -> None:
+def test_a_type_that_is_gone_is_named_with_the_nearest_one(redefined):
     handle = enqueue(pay(1))
     redefined("shop.pay", None)
     redefined("shop.pay2", lambda order_id: None)
     assert predeploy().found == {("work", "unknown_type", "shop.pay", "", 1)}
-    out = StringIO()
-    with pytest.raises(SystemExit):
-        call_command("ayework_predeploy", stdout=out)
-    lines = out.getvalue().splitlines()
+    lines = printed()
     assert lines[0] == "shop.pay: 1 work of this type, which the code does not define."
     assert lines[1].startswith("  Did you mean 'shop.pay2'?")
     assert lines[2] == f"  Here: {handle.id}"
     assert f"  See {entry_url('doctor', 'unknown_type')}" in lines
-    assert lines[-1] == "Do not deploy yet."
+
+
+def test_works_whose_output_is_for_a_type_that_is_gone(redefined):
+    redefined("t.fetched", lambda size: None)
+    redefined("t.crawl", lambda: None, then="t.fetched")
+    handle = enqueue("t.crawl", {})
+    assert predeploy().found == set()
+    redefined("t.fetched", None)
+    checked = predeploy()
+    assert (checked.status, checked.found) == (1, {("work", "unknown_target", "t.crawl", "t.fetched", 1)})
+    assert printed()[:3] == [
+        "t.crawl: 1 work whose output is for the type 't.fetched', which is not defined.",
+        "  Correct then= of 't.crawl', or the output of these works is dropped.",
+        f"  Here: {handle.id}",
+    ]
 
 
 class Money:
@@ -119,32 +132,13 @@ class Money:
 MONEY = CustomType(tag="money", type=Money, to_plain=lambda money: 1, from_plain=lambda plain: Money())
 
 
-def test_works_whose_output_is_for_a_type_that_is_gone(redefined: Any) -> None:
-    redefined("t.fetched", lambda size: None)
-    redefined("t.crawl", lambda: None, then="t.fetched")
-    handle = enqueue("t.crawl", {})
-    assert predeploy().found == set()
-    redefined("t.fetched", None)
-    checked = predeploy()
-    assert (checked.status, checked.found) == (1, {("work", "unknown_target", "t.crawl", "t.fetched", 1)})
-    out = StringIO()
-    with pytest.raises(SystemExit):
-        call_command("ayework_predeploy", stdout=out)
-    assert out.getvalue().splitlines()[:3] == [
-        "t.crawl: 1 work whose output is for the type 't.fetched', which is not defined.",
-        "  Correct then= of 't.crawl', or the output of these works is dropped.",
-        f"  Here: {handle.id}",
-    ]
-
-
-def test_values_and_inputs_that_cannot_be_read(redefined: Any) -> None:
+def test_values_and_inputs_that_cannot_be_read(redefined):
     def sell(price: Any) -> None: ...
 
     redefined("shop.sell", sell, codec=RichJSON([MONEY]))
     enqueue(registry.get("shop.sell")(price=[Money()]))
-    WorkFactory(input="[]")
-    WorkFactory(input='{"a": 17')
-    WorkFactory(input='{"a": 4711')
+    for input in ("[]", '{"a": 17', '{"a": 4711'):
+        WorkFactory(input=input)
     found = {each[3].partition(", got")[0]: (each[1], each[4]) for each in predeploy().found}
     assert found == {
         "NotDecodable: expected a stored input to be arguments by name": ("unreadable_input", 1),
@@ -154,7 +148,7 @@ def test_values_and_inputs_that_cannot_be_read(redefined: Any) -> None:
     assert ("work", "unknown_value", "shop.sell", "money", 1) in predeploy().found
 
 
-def test_each_work_of_a_gate_counts_and_its_queue_is_checked(redefined: Any) -> None:
+def test_each_work_of_a_gate_counts_and_its_queue_is_checked(redefined):
     redefined("shop.ship", lambda order: None, options=lambda order: {"queue": "gone"})
     wrong = [pay(1), pay(2), registry.get("shop.ship").build({"order": 1})]
     gate = enqueue(dependency(on=[enqueue(add(a=1, b=2)).id], queue=wrong))
@@ -164,11 +158,11 @@ def test_each_work_of_a_gate_counts_and_its_queue_is_checked(redefined: Any) -> 
         ("release", "unknown_type", "shop.pay", "", 2),
         ("release", "unknown_queue", "gone", "", 1),
     }
-    assert [group["examples"] for group in checked.answer["groups"]] == [[gate.id]] * 2
+    assert checked.examples == [[gate.id]] * 2
     assert predeploy("--queues", "default,gone").found == {("release", "unknown_type", "shop.pay", "", 2)}
 
 
-def test_works_of_gates_are_checked_at_any_depth(redefined: Any) -> None:
+def test_works_of_gates_are_checked_at_any_depth(redefined):
     inner = dependency(on=[enqueue(add(a=1, b=2)).id], queue=[pay(1)])
     gate = enqueue(dependency(on=[enqueue(add(a=1, b=2)).id], queue=[inner, pay(2)]))
     broken = enqueue(dependency(on=["elsewhere"], queue=[]))
@@ -178,20 +172,16 @@ def test_works_of_gates_are_checked_at_any_depth(redefined: Any) -> None:
         ("release", "missing_argument", "shop.pay", "order", 2),
         ("release", "unexpected_argument", "shop.pay", "order_id", 2),
     }
-    assert checked.answer["groups"][0]["examples"] == [gate.id]
+    assert checked.examples[0] == [gate.id]
+    condition = connection.ops.quote_name("condition")
     with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE django_ayework_waiter SET condition_ = '?' WHERE work_id = %s".replace(
-                "condition_", connection.ops.quote_name("condition")
-            ),
-            [broken.id],
-        )
+        cursor.execute(f"UPDATE django_ayework_waiter SET {condition} = '?' WHERE work_id = '{broken.id}'")
     Work.objects.filter(id=gate.id).update(input="?")
     found = {group["examples"][0]: group["cause"] for group in predeploy().answer["groups"]}
     assert found == {broken.id: "unreadable_gate", gate.id: "unreadable_gate"}
 
 
-def test_queues_are_known_by_types_workers_and_the_option() -> None:
+def test_queues_are_known_by_types_workers_and_the_option():
     enqueue(add(a=1, b=2), queue="mial")
     checked = predeploy()
     assert checked.found == {("work", "unknown_queue", "mial", "", 1)}
@@ -202,15 +192,21 @@ def test_queues_are_known_by_types_workers_and_the_option() -> None:
     assert predeploy("--queues", "mail").status == 1
 
 
-def test_dead_works_are_looked_at_on_request_and_running_ones_always() -> None:
+def test_dead_works_are_looked_at_on_request_and_running_ones_always():
+    found = {("work", "unknown_type", "shop.gone", "", 1)}
     WorkFactory(status="dead", type="shop.gone")
     assert predeploy().status == 0
-    assert predeploy("--dead").found == {("work", "unknown_type", "shop.gone", "", 1)}
+    assert predeploy("--dead").found == found
     WorkFactory(status="running", type="shop.gone")
-    assert predeploy().found == {("work", "unknown_type", "shop.gone", "", 1)}
+    assert predeploy().found == found
 
 
-def test_schedules_whose_type_or_input_does_not_fit() -> None:
+def test_schedules_whose_type_or_input_does_not_fit():
+    undeclared = ScheduleFactory(name="nightly", origin="code")
+    checked = predeploy()
+    assert checked.found == {("schedule", "undeclared_schedule", "nightly", "", 1)}
+    assert (checked.status, checked.answer["groups"][0]["blocks"]) == (0, False), "it is a note"
+    undeclared.delete()
     ScheduleFactory(name="good", origin="admin", function="shop.pay", input='{"order_id": 1}')
     ScheduleFactory(name="off", origin="admin", function="shop.gone", enabled=False)
     ScheduleFactory(name="gone", origin="admin", function="shop.gone")
@@ -222,18 +218,10 @@ def test_schedules_whose_type_or_input_does_not_fit() -> None:
         ("schedule", "missing_argument", "shop.pay", "order_id", 1),
         ("schedule", "unexpected_argument", "shop.pay", "order", 1),
     }
-    assert {group["examples"][0] for group in checked.answer["groups"]} == {"gone", "bad"}
+    assert {examples[0] for examples in checked.examples} == {"gone", "bad"}
 
 
-def test_a_schedule_that_no_code_declares_is_a_note() -> None:
-    ScheduleFactory(name="nightly", origin="code")
-    checked = predeploy()
-    assert checked.status == 0
-    assert checked.found == {("schedule", "undeclared_schedule", "nightly", "", 1)}
-    assert checked.answer["groups"][0]["blocks"] is False
-
-
-def test_the_walk_goes_page_by_page_and_ends_at_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_walk_goes_page_by_page_and_ends_at_its_bounds(monkeypatch):
     monkeypatch.setattr(selection, "WINDOW", 7)
     monkeypatch.setattr(selection, "INPUTS", 3)
     WorkFactory.create_batch(20, type="shop.gone")
@@ -243,10 +231,10 @@ def test_the_walk_goes_page_by_page_and_ends_at_its_bounds(monkeypatch: pytest.M
     assert (bounded.answer["complete"], bounded.answer["works"], bounded.status) == (False, 6, 1)
     assert predeploy("--max-seconds", "0.000001").answer["complete"] is False
     with pytest.raises(CommandError, match="expected --max-works to be greater than 0, got: 0"):
-        call_command("ayework_predeploy", "--max-works", "0")
+        predeploy("--max-works", "0")
 
 
-def test_a_long_check_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_check_says_how_far_it_is(monkeypatch):
     monkeypatch.setattr(ayework_predeploy, "EVERY", 0.0)
     monkeypatch.setattr(selection, "INPUTS", 2)
     WorkFactory.create_batch(3, type="shop.gone")
@@ -254,13 +242,3 @@ def test_a_long_check_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [line.partition(" looked at in ")[0] for line in lines] == ["2 works", "3 works"]
     assert lines[-1].endswith(", 3 misfits.")
     assert predeploy("--verbosity", "0").progress == ""
-
-
-def test_nothing_is_locked_or_written(statements: list[str]) -> None:
-    enqueue(add(a=1, b=2))
-    statements.clear()
-    predeploy()
-    verbs = {sql.split()[0] for sql in statements}
-    assert verbs <= {"SELECT", "WITH", "SAVEPOINT", "RELEASE"}, statements
-    assert not any(write in sql for sql in statements for write in ("INSERT ", "UPDATE ", "DELETE "))
-    assert not any("FOR UPDATE" in sql for sql in statements)

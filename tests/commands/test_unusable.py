@@ -1,11 +1,8 @@
 """Commands on a database that is away, lacks migrations, or isolates transactions too much."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +17,8 @@ from django_ayework.worker.worker import Worker
 from tests.databases import database_url
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = (
-    "ayework_status",
-    "ayework_status --schedules",
-    "ayework_retry --all",
-    "ayework_prune",
-    "ayework_explain some-id",
-    "ayework_scheduler --once",
-)
-WORKERS = ("ayework_worker", "ayework_scheduler")
-SUPERVISOR = ("ayework_worker", "--processes", "2")
+COMMANDS = ("status", "status --schedules", "retry --all", "prune", "explain some-id", "scheduler --once")
+WORKERS = ("worker", "scheduler")
 #: Runs commands one after the other, as a command line does, and says how each has ended.
 RUNNER = """
 import sys
@@ -38,7 +27,7 @@ from django.core.management import execute_from_command_line
 for command in sys.argv[1:]:
     status = 0
     try:
-        execute_from_command_line(["manage.py", *command.split()])
+        execute_from_command_line(["manage.py", *f"ayework_{command}".split()])
     except SystemExit as end:
         status = end.code
     print("ended with", status)
@@ -53,40 +42,37 @@ def python(env: dict[str, str], *arguments: str) -> tuple[int, str]:
     return ended.returncode, ended.stdout
 
 
-def refused(env: dict[str, str], *commands: str) -> list[str]:
-    """Require that each command ends in order, without a traceback; return what each has said."""
+def refused(env: dict[str, str], *commands: str, supervisor: bool = False) -> list[str]:
+    """Require that each command ends in order, without a traceback; return what each has said.
+
+    A supervisor starts its own command again for each worker.
+    """
     status, printed = python(env, "-c", RUNNER, *commands)
     *said, rest = printed.split("ended with 1\n")
     assert (status, len(said), rest) == (0, len(commands), ""), printed
-    return [checked(each) for each in said]
-
-
-def refused_by_a_supervisor(env: dict[str, str]) -> str:
-    """Require the same of a supervisor, which starts its own command again for each worker."""
-    status, said = python(env, "-m", "django", *SUPERVISOR)
-    assert status == 1, said
-    return checked(said)
-
-
-def checked(said: str) -> str:
-    assert "Traceback" not in said
-    assert re.search("^CommandError: The database 'default'", said, re.MULTILINE), said
+    if supervisor:
+        status, printed = python(env, "-m", "django", "ayework_worker", "--processes", "2")
+        assert status == 1, printed
+        said.append(printed)
+    for each in said:
+        assert "Traceback" not in each
+        assert re.search("^CommandError: The database 'default'", each, re.MULTILINE), each
     return said
 
 
 @pytest.fixture
-def unusable(process_env: dict[str, str]) -> Any:
+def unusable(process_env):
     """The environment of processes for which the database is of no use."""
 
     def unusable(why: str, **more: str) -> dict[str, str]:
-        settings = {"DJANGO_SETTINGS_MODULE": "tests.commands.settings_unusable", "TEST_DATABASE": why}
-        return process_env | settings | more
+        module = "tests.commands.settings_unusable"
+        return process_env | {"DJANGO_SETTINGS_MODULE": module, "TEST_DATABASE": why} | more
 
     return unusable
 
 
 @pytest.fixture
-def empty(unusable: Any, tmp_path: Path) -> Iterator[dict[str, str]]:
+def empty(unusable, tmp_path):
     """The environment of processes whose database has no tables."""
     if connection.vendor == "sqlite":
         yield unusable("empty", DATABASE_URL=f"sqlite:///{tmp_path / 'queue.sqlite3'}")
@@ -101,46 +87,43 @@ def empty(unusable: Any, tmp_path: Path) -> Iterator[dict[str, str]]:
             cursor.execute(f"DROP DATABASE {name}")
 
 
-def test_a_database_that_is_away_is_reported_in_a_sentence(unusable: Any) -> None:
+NOT_ALLOWED = "Correct its allow_migrate(), and apply them anew. Run: manage.py migrate django_ayework"
+
+
+def test_a_database_that_is_away_is_reported_in_a_sentence(unusable):
     for said in refused(unusable("away"), *COMMANDS):
         assert "The database 'default' does not answer: " in said
         assert "Check that its server runs, and DATABASES['default'] in the settings." in said
 
 
-def test_missing_migrations_are_reported_in_a_sentence(empty: dict[str, str]) -> None:
-    for said in (*refused(empty, *COMMANDS, *WORKERS), refused_by_a_supervisor(empty)):
+def test_missing_migrations_are_reported_in_a_sentence(empty):
+    for said in refused(empty, *COMMANDS, *WORKERS, supervisor=True):
         assert "Run: manage.py migrate --database default" in said
 
 
 @pytest.mark.vendors("sqlite")
-def test_tables_that_a_router_does_not_allow_are_reported_in_a_sentence(empty: dict[str, str]) -> None:
+def test_tables_that_a_router_does_not_allow_are_reported_in_a_sentence(empty):
     env = empty | {"TEST_DATABASE": "without tables"}
     status, printed = python(env, "-m", "django", "migrate", "--verbosity", "0")
     assert status == 0, printed
-    for said in (*refused(env, *COMMANDS, *WORKERS), refused_by_a_supervisor(env)):
-        assert (
-            "Correct its allow_migrate(), and apply them anew. Run: manage.py migrate django_ayework" in said
-        )
+    for said in refused(env, *COMMANDS, *WORKERS, supervisor=True):
+        assert NOT_ALLOWED in said
 
 
 @pytest.mark.vendors("postgresql", "mysql")
-def test_a_worker_refuses_transactions_that_see_snapshots(unusable: Any) -> None:
+def test_a_worker_refuses_transactions_that_see_snapshots(unusable):
     level = "serializable" if connection.vendor == "postgresql" else "repeatable read"
-    env = unusable("isolated")
-    for said in (*refused(env, *WORKERS), refused_by_a_supervisor(env)):
+    for said in refused(unusable("isolated"), *WORKERS, supervisor=True):
         assert f"The database 'default' isolates transactions as {level!r}" in said
         assert "set it to READ COMMITTED" in said
         assert "(ayework.E007)" in said
-
-
-@pytest.mark.vendors("postgresql")
-def test_a_worker_refuses_an_isolation_that_the_driver_gives_transactions_alone(unusable: Any) -> None:
-    [said] = refused(unusable("isolated by the driver"), "ayework_worker")
-    assert "isolates transactions as 'repeatable read'" in said
+    if connection.vendor == "postgresql":  # whose driver gives an isolation to transactions alone
+        [said] = refused(unusable("isolated by the driver"), "worker")
+        assert "isolates transactions as 'repeatable read'" in said
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_worker_says_why_it_does_not_start(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+def test_a_worker_says_why_it_does_not_start(monkeypatch, caplog):
     monkeypatch.setattr("django_ayework.flow.startup_checks.missing_migrations", lambda: ["0009_new"])
     with pytest.raises(ImproperlyConfigured, match=r"0009_new\. Run: manage.py migrate"):
         Worker(burst=True).run()

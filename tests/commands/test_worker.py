@@ -1,27 +1,33 @@
-"""``ayework_worker``: its options, and a run until nothing is due."""
-
-from __future__ import annotations
+"""``ayework_worker``: its options, a run until nothing is due, and ``--check``."""
 
 import logging
+import shlex
 import subprocess
 from argparse import ArgumentParser
-from typing import Any
+from itertools import product
 
 import pytest
 from django.core.management.base import CommandError
+from django.db import OperationalError, connection
 
 from django_ayework import Retry, enqueue, enqueue_many
+from django_ayework.documentation import entry_url
+from django_ayework.flow import startup_checks
 from django_ayework.management.base import log_named
 from django_ayework.management.commands.ayework_worker import Command, WorkerOptions, worker_options
 from django_ayework.models import Throughput, Work, WorkerProcess
+from django_ayework.store import sessions
 from django_ayework.store.throughput import MINUTE
 from tests.app.models import Order
 from tests.app.works import add, fail, notify, pay
+from tests.commands.conftest import ended
 from tests.processes import PATIENCE, worker_process
+
+pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_burst_runs_what_is_due_and_ends(process_env: dict[str, str]) -> None:
+def test_a_burst_runs_what_is_due_and_ends(process_env):
     order = Order.objects.create(reference="A1")
     handles = enqueue_many([pay(order_id=order.pk), add(a=1, b=2)])
     mail = enqueue(notify(order_id=order.pk))
@@ -40,9 +46,8 @@ def test_a_burst_runs_what_is_due_and_ends(process_env: dict[str, str]) -> None:
     assert (process.name, process.concurrency, process.running) == ("night", 2, 0)
     assert process.stopped_at is not None
     spans = Throughput.objects.filter(seconds=MINUTE)
-    assert set(spans.values_list("type", "succeeded", "dead")) == {
-        (pay.name, 1, 0), (add.name, 1, 0), (notify.name, 1, 0), (fail.name, 0, 1),
-    }  # fmt: skip
+    ends = {(pay.name, 1, 0), (add.name, 1, 0), (notify.name, 1, 0), (fail.name, 0, 1)}
+    assert set(spans.values_list("type", "succeeded", "dead")) == ends
     assert f"Worker {process.id}: 2 at a time, all queues" in printed
     lines = [line for line in logged.splitlines() if " INFO " in line or " ERROR " in line]
     assert any(f"INFO [night] Worker {process.id} started: 2 at a time" in line for line in lines)
@@ -50,7 +55,7 @@ def test_a_burst_runs_what_is_due_and_ends(process_env: dict[str, str]) -> None:
     assert all(" [night] " in line for line in lines)
 
 
-def test_log_lines_carry_a_name_whatever_is_in_it(caplog: Any) -> None:
+def test_log_lines_carry_a_name_whatever_is_in_it(caplog):
     logger = logging.getLogger("django_ayework")
     with log_named("100%s"), log_named("100%d"):
         logger.warning("%d works", 3)
@@ -62,9 +67,8 @@ def test_log_lines_carry_a_name_whatever_is_in_it(caplog: Any) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_burst_keeps_to_its_queues_and_its_number_of_attempts(call: Any) -> None:
-    order = Order.objects.create(reference="A1")
-    mails, other = [enqueue(notify(order_id=order.pk)) for _ in range(3)], enqueue(add(a=1, b=2))
+def test_a_burst_keeps_to_its_queues_and_its_number_of_attempts(call):
+    mails, other = [enqueue(notify(order_id=1)) for _ in range(3)], enqueue(add(a=1, b=2))
     printed = call("ayework_worker", "--burst", "--queues", "mail, mial,exports", "--max-works", "2")
     assert "mail, mial, exports" in printed
     assert "No type of work uses the queue 'mial'. Did you mean 'mail'?" in printed
@@ -81,55 +85,51 @@ def read(*arguments: str) -> WorkerOptions:
     return worker_options(vars(parser.parse_args(arguments)))
 
 
-def test_what_is_no_number_is_refused(call: Any) -> None:
-    with pytest.raises(CommandError, match="invalid int value: 'many'"):
-        call("ayework_worker", "--concurrency", "many")
-
-
-@pytest.mark.parametrize("option", ["--concurrency", "--processes", "--max-works", "--max-memory"])
-@pytest.mark.parametrize("value", ["0", "-3"])
-def test_numbers_that_make_no_sense_are_refused(option: str, value: str) -> None:
-    with pytest.raises(CommandError, match=f"expected {option} to be 1 or more, got: {value}."):
-        read(option, value)
+NOT_HERE = "expected --reload without {}: it is for development."
+UNKNOWN = r"no work is named 'shop.ad'. Did you mean 'shop.add'\?"
+LEAVES_NONE = "expected --exclude-types to leave some of --types"
+NUMBERS = ("--concurrency", "--processes", "--max-works", "--max-memory")
+NAMELESS = list(product(("--queues", "--types", "--exclude-types"), ("", ",", " ")))
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--types shop.notify,shop.ad", r"no work is named 'shop.ad'. Did you mean 'shop.add'\?"),
-        ("--exclude-types shop.notify,shop.ad", r"no work is named 'shop.ad'. Did you mean 'shop.add'\?"),
-        (
-            "--types shop.add --exclude-types shop.add,shop.notify",
-            "expected --exclude-types to leave some of --types",
+        *(
+            (f"{name} {n}", f"expected {name} to be 1 or more, got: {n}.")
+            for name in NUMBERS
+            for n in (0, -3)
         ),
-        ("--reload --burst", "expected --reload without --burst: it is for development."),
-        ("--reload --processes 2", "expected --reload without --processes: it is for development."),
-        (
-            "--reload --max-works 5 --max-memory 500",
-            "expected --reload without --max-works, --max-memory: it is for development.",
+        # An option without names does not choose everything.
+        *(
+            (f"{name} '{no}'", f"expected {name} to have names.*, got: '{no}'; leave")
+            for name, no in NAMELESS
         ),
+        ("--types shop.notify,shop.ad", UNKNOWN),
+        ("--exclude-types shop.notify,shop.ad", UNKNOWN),
+        ("--types shop.add --exclude-types shop.add,shop.notify", LEAVES_NONE),
+        ("--reload --burst", NOT_HERE.format("--burst")),
+        ("--reload --processes 2", NOT_HERE.format("--processes")),
+        ("--reload --max-works 5 --max-memory 500", NOT_HERE.format("--max-works, --max-memory")),
+        (f"--name {'x' * 62} --processes 10", "expected --name to have at most 61 characters, got: 62"),
     ],
 )
-def test_options_that_contradict_one_another_are_refused(arguments: str, message: str) -> None:
+def test_options_that_make_no_sense_are_refused(arguments, message):
     with pytest.raises(CommandError, match=message):
-        read(*arguments.split())
+        read(*shlex.split(arguments))
 
 
-def test_a_name_must_fit_with_the_number_of_its_process() -> None:
+def test_what_is_no_number_is_refused(call):
+    with pytest.raises(CommandError, match="invalid int value: 'many'"):
+        call("ayework_worker", "--concurrency", "many")
+
+
+def test_a_name_must_fit_with_the_number_of_its_process():
     assert read("--name", "x" * 64).name == "x" * 64
     assert read("--name", "x" * 61, "--processes", "10").name == "x" * 61
-    with pytest.raises(CommandError, match="expected --name to have at most 61 characters, got: 62"):
-        read("--name", "x" * 62, "--processes", "10")
 
 
-@pytest.mark.parametrize("names", ["", ",", " "])
-@pytest.mark.parametrize("option", ["--queues", "--types", "--exclude-types"])
-def test_an_option_without_names_does_not_choose_everything(option: str, names: str) -> None:
-    with pytest.raises(CommandError, match=f"expected {option} to have names.*, got: {names!r}; leave"):
-        read(option, names)
-
-
-def test_options_reach_the_worker() -> None:
+def test_options_reach_the_worker():
     worker = read(
         "--queues", "mail, fax,", "--types", "shop.add,shop.notify", "--exclude-types", "shop.notify",
         "--concurrency", "3", "--name", "night", "--burst", "--max-works", "7", "--max-memory", "300",
@@ -140,7 +140,7 @@ def test_options_reach_the_worker() -> None:
     assert (worker._limits.max_works, worker._limits.max_memory) == (7, 300)
 
 
-def test_by_default_there_is_one_worker_for_everything(settings: Any) -> None:
+def test_by_default_there_is_one_worker_for_everything(settings):
     settings.AYEWORK = {"CONCURRENCY": 5}
     chosen = read()
     worker = chosen.worker()
@@ -149,3 +149,119 @@ def test_by_default_there_is_one_worker_for_everything(settings: Any) -> None:
     assert worker.concurrency == 5
     assert worker._fires_schedules
     assert not read("--no-scheduler").worker()._fires_schedules
+
+
+def check(*arguments: str) -> tuple[int, list[str]]:
+    """Run the check; return its exit status and the lines it printed."""
+    status, out, _ = ended("ayework_worker", "--check", *arguments)
+    return status, out.splitlines()
+
+
+#: How many connections wake-ups take.
+WAKEUPS = {"postgresql": 2, "mysql": 1}.get(connection.vendor, 0)
+
+
+def findings(lines: list[str], weight: str) -> list[str]:
+    return [line.strip().removeprefix(weight).strip() for line in lines if line.startswith(f"  {weight}")]
+
+
+def test_all_is_well(django_assert_max_num_queries):
+    with django_assert_max_num_queries(12):  # nothing is started
+        status, lines = check()
+    assert status == 0
+    assert lines[:2] == [
+        f"Connections to the database 'default': at most {13 + WAKEUPS}",
+        "  1 process, each with 8 for handlers, 1 for claiming, 1 for settling, 1 for keeping leases, "
+        "1 for maintenance, 1 for firing schedules"
+        + ("", ", 1 for watching for new works", ", 1 for receiving wake-ups, 1 for sending many")[WAKEUPS],
+    ]
+    server = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}.get(connection.vendor, connection.display_name)
+    answers = f"the database 'default' answers: {server}"
+    assert findings(lines, "ok") == [answers, "all migrations are applied"]
+    assert not findings(lines, "problem")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keys", "most", "detail"),
+    [
+        ("--no-scheduler", {}, (12, 1), "  1 process, each with 8 for handlers"),
+        ("--burst", {}, (12, 1), "  1 process, each with 8 for handlers"),
+        ("", {"UNHANDLED_GROUP": print}, (14, 1), "1 for UNHANDLED_GROUP"),
+        ("--processes 4 --concurrency 2", {}, (28, 4), "  4 processes, each with 2 for handlers"),
+        ("", {"PUBSUB": "postgres", "PUBSUB_DATABASE": "default"}, (14, 0), "  1 process"),
+        ("", {"PUBSUB": "polling"}, (13, 0), "  1 process"),
+    ],
+    ids=["no scheduler", "burst", "hook", "processes", "wake-ups that are heard elsewhere", "polling"],
+)
+def test_connections_are_counted(settings, arguments, keys, most, detail):
+    settings.AYEWORK = keys
+    lines = check(*arguments.split())[1]
+    assert lines[0] == f"Connections to the database 'default': at most {most[0] + most[1] * WAKEUPS}"
+    assert detail in lines[1]
+    if "--processes" in arguments:
+        lines = check(*arguments.split(), "--max-works", "9")[1]
+        assert lines[2] == f"  at most {56 + 8 * WAKEUPS} while all of them are being replaced"
+
+
+def test_unknown_queues_are_a_problem_or_a_note(monkeypatch):
+    status, lines = check("--queues", "mial,default")
+    assert status == 1
+    assert findings(lines, "problem") == ["no type of work uses the queue 'mial'. Did you mean 'mail'?"]
+    assert "the queue 'default' is known" in findings(lines, "ok")
+    status, lines = check("--queues", "zzz")
+    assert status == 0
+    assert findings(lines, "note")[0] == "only works queued with queue='zzz' will come to that queue"
+    enqueue(add(a=1, b=2), queue="zzz")
+    assert "the queue 'zzz' is known" in findings(check("--queues", "zzz")[1], "ok")
+    lines = check("--types", "shop.add,shop.notify", "--queues", "mail")[1]
+    note = "works of the type 'shop.add' go to the queue 'default', which is not served"
+    assert findings(lines, "note")[0] == note
+    monkeypatch.setattr(startup_checks, "missing_migrations", lambda: ["0011_next"])
+    assert all("migrations" in problem for problem in findings(check("--queues", "mial")[1], "problem"))
+
+
+def unreachable() -> str:
+    raise OperationalError("connection refused\n\tIs the server running?")
+
+
+E001 = f"See {entry_url('checks', 'ayework.E001')} (ayework.E001)"
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "keys", "problem"),
+    [
+        ("missing_migrations", lambda: ["0011_next"], {},
+         "migrations are missing: 0011_next. Run: manage.py migrate --database default"),
+        ("name_of_server", unreachable, {},
+         "the database 'default' does not answer: connection refused Is the server running?"),
+        ("most_connections", lambda: None, {"CONCURENCY": 5},
+         f"AYEWORK has the unknown key 'CONCURENCY'. Did you mean 'CONCURRENCY'? {E001}"),
+    ],
+    ids=["migrations", "no answer", "system checks"],
+)  # fmt: skip
+def test_problems(monkeypatch, settings, name, answer, keys, problem):
+    settings.AYEWORK = keys
+    monkeypatch.setattr(startup_checks, name, answer)
+    status, lines = check()
+    assert (status, findings(lines, "problem")) == (1, [problem])
+
+
+def test_missing_migrations_are_found_and_few_connections_noted(monkeypatch):
+    monkeypatch.setattr(startup_checks, "most_connections", lambda: 10)
+    status, lines = check()
+    note = "the server takes 10 connections of everybody, fewer than these workers may use"
+    assert (status, findings(lines, "note")[0]) == (0, note)
+    assert sessions.missing_migrations() == []
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM django_migrations WHERE app = 'django_ayework'")
+    assert sessions.missing_migrations()[0] == "0001_initial"
+
+
+def test_a_pool_with_fewer_connections_than_slots_is_worth_a_note(monkeypatch):
+    for pool, size in [({"max_size": 5}, 5), (True, 4), ({"min_size": 6}, 6), ({"max_size": 8}, None)]:
+        monkeypatch.setitem(connection.settings_dict["OPTIONS"], "pool", pool)
+        budget = startup_checks.Budget(concurrency=8)
+        found = [finding.text for finding in startup_checks.findings_on_connections(budget)]
+        wanted = f"the pool of a process has {size} connections, so its worker runs {size} works at a time"
+        assert [text.partition(":")[0] for text in found] == ([f"{wanted} instead of 8"] if size else [])
+        monkeypatch.undo()

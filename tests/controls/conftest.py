@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from django.conf import settings
 
@@ -13,7 +11,7 @@ collect_ignore_glob = [] if settings.configured else ["test_*.py"]
 
 
 @pytest.fixture(autouse=True)
-def empty() -> Iterator[None]:
+def empty():
     """Nothing has run yet."""
     from tests.controls import works
 

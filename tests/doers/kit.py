@@ -6,8 +6,11 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
+from django_ayework.doers.rate_limited import Limits, LocalLimiter, RateLimited
+from django_ayework.rules.rates import FixedWindow
 from tests.rules.moments import NOON
 
 PATIENCE = 60.0
@@ -146,3 +149,51 @@ class Holding:
         del self.tasks[0]
         for listener in self.listeners:
             listener()
+
+
+class Kit:
+    """Builds rate-limited doers that go by a clock, and notes what they run."""
+
+    def __init__(self, time: Time) -> None:
+        self.time = time
+        self.ran: list[str] = []
+
+    def limiter(self, limit, window, kind=FixedWindow) -> LocalLimiter:
+        return LocalLimiter(partial(kind, limit, window), self.time.now)
+
+    def doer(self, limit=1, window=1.0, inner=None, key=None, per_label=None) -> RateLimited:
+        labels = self.limiter(*per_label) if per_label else None
+        return self.of(Limits(self.limiter(limit, window), labels, key), limit, inner)
+
+    def of(self, limits: Limits, limit: int = 100, inner=None) -> RateLimited:
+        return RateLimited(limit, limits, inner or Inline(), self.time.timer)
+
+    def submit(self, doer, *names: str, **hints: Any) -> None:
+        for name in names:
+            doer.submit(partial(self.ran.append, name), **hints)
+
+    def run(self, seconds: float = 0.0) -> list[str]:
+        """What runs within this time."""
+        before = len(self.ran)
+        self.time.advance(seconds)
+        return self.ran[before:]
+
+    @property
+    def delay(self) -> float | None:
+        """Seconds until the timer of the first doer rings."""
+        return self.time.timers[0].delay
+
+
+class Broken:
+    """A limiter that raises so many times, and then allows everything."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+
+    def hit(self, name):
+        if self.times:
+            self.times -= 1
+            raise ConnectionError("no store")
+        return FixedWindow(1, 1).hit(NOON)
+
+    peek = hit

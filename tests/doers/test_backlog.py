@@ -1,10 +1,7 @@
 """``ON_BACKLOG`` is called when tasks have waited for too long."""
 
-from __future__ import annotations
-
 import threading
 from functools import partial
-from typing import Any
 
 import pytest
 
@@ -12,34 +9,27 @@ from django_ayework import doers
 from django_ayework.doers import BacklogInfo
 from django_ayework.doers.base import BacklogWatch
 from django_ayework.doers.bounded import bounded, by_age
-from django_ayework.doers.rate_limited import Limits, LocalLimiter, RateLimited
-from django_ayework.rules.rates import FixedWindow
-from tests.doers.kit import PATIENCE, Inline, Time
-
-
-class Heard(list[BacklogInfo]):
-    """The calls of ``ON_BACKLOG``."""
-
-    def settle(self, settings: Any, **keys: Any) -> None:
-        settings.AYEWORK = {"ON_BACKLOG": self.append, **keys}
+from django_ayework.doers.rate_limited import Limits, RateLimited
+from tests.doers.kit import PATIENCE, Inline
 
 
 @pytest.fixture
-def heard(settings: Any) -> Heard:
-    heard = Heard()
-    heard.settle(settings, BACKLOG_AFTER=10)
+def heard(settings):
+    """The calls of ``ON_BACKLOG``."""
+    heard: list[BacklogInfo] = []
+    settings.AYEWORK = {"ON_BACKLOG": heard.append, "BACKLOG_AFTER": 10}
     return heard
 
 
 @pytest.fixture
-def watched(time: Time):
-    """A watch over a load that is set by hand."""
+def watched(time):
+    """Sets the load of a watch by hand; a load that is not told comes without an update."""
     load = [0, 0]
     watch = BacklogWatch(lambda: (load[0], load[1]), time.timer, time.seconds)
 
-    def hold(active: int, queued: int, seconds: float = 0.0) -> None:
+    def hold(active, queued, seconds=0.0, is_told=True):
         load[:] = active, queued
-        watch.update()
+        watch.update() if is_told else None
         time.advance(seconds)
 
     return hold
@@ -66,17 +56,14 @@ def test_a_moment_without_waiting_tasks_begins_a_new_episode(watched, heard, tim
     assert [info.behind_for for info in heard] == [10, 10]
     watched(2, 0)
     heard.clear()
-    heard.settle(settings, BACKLOG_AFTER=10, BACKLOG_EVERY=4)
+    settings.AYEWORK = {**settings.AYEWORK, "BACKLOG_EVERY": 4}
     watched(1, 1, seconds=19)
     assert [info.behind_for for info in heard] == [10, 14, 18]
 
 
-def test_a_backlog_that_is_gone_when_the_timer_rings_is_not_reported(time, heard):
-    load = [1, 1]
-    watch = BacklogWatch(lambda: (load[0], load[1]), time.timer, time.seconds)
-    watch.update()
-    load[:] = 1, 0  # without an update
-    time.advance(10)
+def test_a_backlog_that_is_gone_when_the_timer_rings_is_not_reported(watched, heard):
+    watched(1, 1)
+    watched(1, 0, seconds=10, is_told=False)
     assert heard == []
 
 
@@ -89,12 +76,8 @@ def test_nothing_is_set_up_without_both_a_hook_and_a_time_that_can_be_used(watch
 
 def test_a_hook_that_raises_is_reported_and_disturbs_nothing(watched, settings):
     reported = []
-    settings.AYEWORK = {
-        "ON_BACKLOG": lambda info: 1 / 0,
-        "ON_ERROR": lambda error, phase: reported.append(phase),
-        "BACKLOG_AFTER": 1,
-        "BACKLOG_EVERY": 1,
-    }
+    keys = {"ON_BACKLOG": lambda info: 1 / 0, "ON_ERROR": lambda error, phase: reported.append(phase)}
+    settings.AYEWORK = {**keys, "BACKLOG_AFTER": 1, "BACKLOG_EVERY": 1}
     watched(1, 1, seconds=3)
     assert reported == ["hook"] * 3
 
@@ -111,10 +94,9 @@ def test_a_bounded_doer_reports_tasks_that_wait_for_a_slot(stage, time, heard):
     assert len(heard) == 1
 
 
-def test_a_rate_limited_doer_reports_tasks_that_wait_for_the_limit(time, heard):
-    limits = Limits(LocalLimiter(partial(FixedWindow, 1, 100), time.now), None, None)
+def test_a_rate_limited_doer_reports_tasks_that_wait_for_the_limit(kit, time, heard):
     watch = partial(BacklogWatch, timers=time.timer, seconds=time.seconds)
-    doer = RateLimited(1, limits, Inline(), time.timer, watch)
+    doer = RateLimited(1, Limits(kit.limiter(1, 100), None, None), Inline(), time.timer, watch)
     for _ in range(3):
         doer.submit(lambda: None)
     time.advance(99)
@@ -125,8 +107,8 @@ def test_the_hook_is_called_in_real_threads(stage, settings):
     heard, called = [], threading.Event()
     settings.AYEWORK = {"ON_BACKLOG": lambda info: heard.append(info) or called.set(), "BACKLOG_AFTER": 0.01}
     doer = doers.balanced(1)
-    doer.submit(stage.task("a"))
-    doer.submit(stage.task("b"))
+    for name in "ab":
+        doer.submit(stage.task(name))
     assert called.wait(PATIENCE)
     assert (heard[0].active, heard[0].queued) == (1, 1)
     assert heard[0].behind_for >= 0.01

@@ -1,13 +1,14 @@
-"""Doers that run so many tasks at a time and choose the next, and the doer without limits."""
+"""Doers that run so many tasks at a time and choose the next; the doer without limits; ``doers.run()``."""
 
-from __future__ import annotations
-
+import asyncio
+import threading
 from datetime import datetime, timedelta
 from functools import partial
 
 import pytest
 
 from django_ayework import doers
+from tests.doers.kit import PATIENCE
 from tests.rules.moments import NOON
 
 
@@ -29,17 +30,13 @@ def test_a_free_slot_goes_to_the_label_of_which_the_fewest_run(stage):
 @pytest.mark.parametrize(
     ("make", "hints", "order"),
     [
-        (
-            partial(doers.priority, buffer=9),
-            {"0": {"priority": 0}, "5": {"priority": 5}, "1": {"priority": 1}, "9": {"priority": 9}},
-            ["0", "9", "5", "1"],  # the first takes the free slot before the others have come
-        ),
+        # The first takes the free slot before the others have come.
+        (partial(doers.priority, buffer=9), {n: {"priority": int(n)} for n in "0519"}, ["0", "9", "5", "1"]),
         (doers.priority, {"first": {}, "young": aged(1), "old": aged(2)}, ["first", "old", "young"]),
         (
             doers.age,
-            {"first": {}}
-            | {str(age): {"fairness": str(age), "priority": -age} | aged(age) for age in (1, 3, 2)},
-            ["first", "3", "2", "1"],
+            {"0": {}} | {n: {"fairness": n, "priority": -int(n)} | aged(int(n)) for n in "132"},
+            ["0", "3", "2", "1"],
         ),
         (doers.age, {name: {} for name in "abcd"}, list("abcd")),
         (doers.balanced, {name: {"fairness": name[0]} for name in ("a1", "a2", "b1")}, ["a1", "a2", "b1"]),
@@ -58,29 +55,24 @@ def test_the_order_in_which_waiting_tasks_start(stage, make, hints, order):
 @pytest.mark.parametrize("make", [doers.balanced, doers.priority, doers.age])
 def test_it_welcomes_what_it_can_run_and_as_much_again(stage, make):
     doer = make(2)
-    assert doer.available() == 4
-    assert (make(3, buffer=0).available(), make(3, buffer=10).available()) == (3, 13)
-    doer.submit(stage.task("a"))
-    doer.submit(stage.task("b"))
-    assert doer.available() == 2
-    doer.submit(stage.task("c"))
-    assert doer.available() == 1
-    stage.end("a", "b", "c")
+    assert (doer.available(), make(3, buffer=0).available(), make(3, buffer=10).available()) == (4, 3, 13)
+    for names, left in (("ab", 2), ("c", 1)):
+        for name in names:
+            doer.submit(stage.task(name))
+        assert doer.available() == left
+    stage.end(*"abc")
     doer.drained()
     assert doer.available() == 4
 
 
 def test_what_is_more_than_welcome_is_accepted_and_runs(stage):
     doer = doers.balanced(1, buffer=0)
-    names = list("abcdef")
-    for name in names:
+    for name in "abcdef":
         doer.submit(stage.task(name))
     assert doer.available() == 0
-    stage.end(*names)
+    stage.end(*"abcdef")
     doer.drained()
-    assert stage.started == names
-    assert stage.peak == 1
-    assert doer.available() == 1
+    assert (stage.started, stage.peak, doer.available()) == (list("abcdef"), 1, 1)
 
 
 @pytest.mark.parametrize("make", [doers.balanced, doers.priority, doers.age, doers.unlimited])
@@ -98,10 +90,68 @@ def test_an_unlimited_doer_starts_every_task_at_once(stage):
     doer = doers.unlimited()
     doer.drained()  # it holds nothing
     assert doer.available() == 256
-    names = [str(number) for number in range(20)]
+    names = {str(number) for number in range(20)}
     for name in names:
         doer.submit(stage.task(name))
-    assert sorted(stage.wait_for(20)) == sorted(names)
-    assert stage.peak == 20
-    assert doer.available() == 256
+    assert set(stage.wait_for(20)) == names
+    assert (stage.peak, doer.available()) == (20, 256)
     assert doers.unlimited(capacity=3).available() == 3
+
+
+def fail() -> None:
+    raise KeyError("order-17")
+
+
+def test_what_a_function_returns_or_raises_is_the_callers(reported):
+    doer = doers.balanced(1)
+    names = []
+
+    def name() -> str:
+        names.append(threading.current_thread().name)
+        return "done"
+
+    assert doers.run(doer, name, fairness="acme", priority=3) == asyncio.run(doers.arun(doer, name)) == "done"
+    assert threading.current_thread().name not in names
+    with pytest.raises(KeyError, match="order-17"):
+        doers.run(doer, fail)
+    with pytest.raises(KeyError, match="order-17"):
+        asyncio.run(doers.arun(doer, fail))
+    doer.drained()
+    assert reported == []  # nothing is swallowed, so nothing is reported
+    with pytest.raises(TypeError, match="expected a function without arguments, got: 17"):
+        doers.run(doer, 17)
+
+
+def test_a_function_that_raises_stop_iteration_keeps_no_caller_waiting():
+    """A future of asyncio refuses that error on older Pythons, and then never ends."""
+    doer = doers.balanced(1)
+
+    def first_of_none() -> str:
+        return next(iter([]))
+
+    async def run() -> str:
+        return await asyncio.wait_for(doers.arun(doer, first_of_none), PATIENCE)
+
+    with pytest.raises(StopIteration):
+        doers.run(doer, first_of_none)
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        asyncio.run(run())
+
+
+def test_the_limits_of_the_doer_hold_and_a_function_that_is_too_late_is_not_called(stage):
+    doer = doers.balanced(1)
+    ran: list[str] = []
+    doer.submit(stage.task("first"))
+    stage.wait_for(1)
+    with pytest.raises(TimeoutError):
+        doers.run(doer, lambda: ran.append("second"), timeout=0.01)
+
+    async def give_up() -> None:
+        await asyncio.wait_for(doers.arun(doer, lambda: ran.append("third")), 0.01)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(give_up())
+    stage.end("first")
+    assert doers.run(doer, lambda: "fourth", timeout=PATIENCE) == "fourth"
+    doer.drained()
+    assert ran == []

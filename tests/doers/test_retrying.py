@@ -1,7 +1,5 @@
 """``retrying``: a function is called again by the policy of works, without a work."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -48,31 +46,25 @@ class Calls:
 
 
 @pytest.fixture(params=[False, True], ids=["call", "acall"])
-def awaits(request: pytest.FixtureRequest) -> bool:
+def awaits(request):
     return bool(request.param)
 
 
-def test_it_is_called_until_it_returns_with_growing_pauses(awaits: bool) -> None:
+def test_it_is_called_until_it_returns_with_growing_pauses(awaits):
     first, second = OSError("one"), OSError("two")
     calls = Calls(first, second)
-    moments = iter(NOON + timedelta(seconds=number) for number in range(9))
-    assert calls.run(awaits, on_success=calls.note, on_retry=calls.note, now=lambda: next(moments)) == "done"
+    _, one, two, *_ = moments = [NOON + timedelta(seconds=number) for number in range(9)]
+    now = iter(moments).__next__
+    assert calls.run(awaits, on_success=calls.note, on_retry=calls.note, now=now) == "done"
     assert calls.pauses == [0.1, 0.2]
-    assert [(each.attempt, each.attempts, each.last_error) for each in calls.states] == [
-        (1, 3, None), (2, 3, first), (3, 3, second),
-    ]  # fmt: skip
+    seen = [(each.attempt, each.attempts, each.last_error, each.last_attempt_at) for each in calls.states]
+    assert seen == [(1, 3, None, None), (2, 3, first, one), (3, 3, second, two)]
     assert {each.started_at for each in calls.states} == {NOON}
-    assert [each.last_attempt_at for each in calls.states] == [
-        None, NOON + timedelta(seconds=1), NOON + timedelta(seconds=2),
-    ]  # fmt: skip
-    assert calls.told == [
-        (first, calls.states[0], 0.1),
-        (second, calls.states[1], 0.2),
-        ("done", calls.states[2]),
-    ]
+    told = [(first, calls.states[0], 0.1), (second, calls.states[1], 0.2), ("done", calls.states[2])]
+    assert calls.told == told
 
 
-def test_the_last_error_is_raised_and_no_pause_follows_it(awaits: bool) -> None:
+def test_the_last_error_is_raised_or_a_result_stands_for_it_and_no_pause_follows(awaits):
     errors = [OSError(str(number)) for number in range(3)]
     calls = Calls(*errors)
     with pytest.raises(OSError, match="2"):
@@ -81,25 +73,22 @@ def test_the_last_error_is_raised_and_no_pause_follows_it(awaits: bool) -> None:
     [(error, state)] = calls.told
     assert error is errors[2]
     assert (state.attempt, state.last_error) == (3, errors[2])
-
-
-def test_a_result_may_stand_for_the_error(awaits: bool) -> None:
-    calls = Calls(*[OSError()] * 3)
-    assert calls.run(awaits, error_result="nothing", on_error=calls.note) == "nothing"
-    assert len(calls.told) == 1
-    assert Calls(*[OSError()] * 3).run(awaits, error_result=None) is None
+    for result in ("nothing", None):
+        calls = Calls(*errors)
+        assert calls.run(awaits, error_result=result, on_error=calls.note) is result
+        assert len(calls.told) == 1
 
 
 @pytest.mark.parametrize(
     ("advice", "pauses"), [(5, [5, 5]), (0, [0.1, 0.2]), (None, [0.1, 0.2]), (True, [0.1, 0.2])], ids=str
 )
-def test_on_gives_the_least_pause(awaits: bool, advice: Any, pauses: list[float]) -> None:
+def test_on_gives_the_least_pause(awaits, advice, pauses):
     calls = Calls(OSError(), OSError())
     calls.run(awaits, on=lambda error, state: advice)
     assert calls.pauses == pauses
 
 
-def test_on_may_stop_at_once(awaits: bool) -> None:
+def test_on_may_stop_at_once(awaits):
     calls = Calls(OSError("away"), KeyError("bad"))
     with pytest.raises(KeyError):
         calls.run(awaits, on=lambda error, state: isinstance(error, OSError))
@@ -107,28 +96,25 @@ def test_on_may_stop_at_once(awaits: bool) -> None:
 
 
 @pytest.mark.parametrize("advice", ["5", -1, float("nan")], ids=repr)
-def test_on_returns_nothing_else(advice: Any) -> None:
+def test_on_returns_nothing_else(advice):
     with pytest.raises((TypeError, ValueError), match="what on"):
         Calls(OSError()).run(False, on=lambda error, state: advice)
 
 
-def test_abort_stops_and_its_cause_is_raised(awaits: bool) -> None:
+def test_abort_stops_and_its_cause_is_raised_unless_another_on_is_given(awaits):
     calls = Calls(Abort(ValueError("no card")))
     with pytest.raises(ValueError, match="no card"):
         calls.run(awaits)
     with pytest.raises(Abort, match="no reason"):
         Calls(Abort("no reason")).run(awaits)
     assert calls.pauses == []
-
-
-def test_another_on_replaces_the_default_so_abort_is_an_error_like_others(awaits: bool) -> None:
     calls = Calls(*[Abort(ValueError("no card")) for _ in range(3)])
-    with pytest.raises(Abort):
+    with pytest.raises(Abort):  # an error like others
         calls.run(awaits, on=lambda error, state: 0)
     assert calls.pauses == [0.1, 0.2]
 
 
-def test_instructions_to_the_engine_and_interrupts_pass_at_once(awaits: bool) -> None:
+def test_instructions_to_the_engine_and_interrupts_pass_at_once(awaits):
     for error in (Defer(delay=5), KeyboardInterrupt()):
         calls = Calls(error)
         with pytest.raises(type(error)):
@@ -136,7 +122,7 @@ def test_instructions_to_the_engine_and_interrupts_pass_at_once(awaits: bool) ->
         assert calls.pauses == []
 
 
-def test_jitter_is_of_the_policy_and_random_is_given(awaits: bool) -> None:
+def test_jitter_is_of_the_policy_and_random_is_given(awaits):
     calls = Calls(OSError())
     calls.run(awaits, retry=Retry(base=1, jitter=0.5), random=lambda: 0.5)
     assert calls.pauses == [0.75]

@@ -1,7 +1,5 @@
 """The threads of doers: timers and pools."""
 
-from __future__ import annotations
-
 import queue
 import threading
 
@@ -44,15 +42,12 @@ def test_the_soonest_of_several_times_counts(bell):
     timer.set(3600.0)
     timer.cancel()
     assert timer._due_at is None
-    timer.set(3600.0)
-    timer.set(0.0)
-    bell.wait()
-    assert timer._due_at is None  # the later time was replaced
-    timer.set(0.0)
-    timer.set(3600.0)
-    bell.go_on.release()
-    bell.wait()
-    assert timer._due_at is None
+    for times in ((3600.0, 0.0), (0.0, 3600.0)):
+        for seconds in times:
+            timer.set(seconds)
+        bell.wait()
+        assert timer._due_at is None  # the later time was replaced
+        bell.go_on.release()
 
 
 def test_what_is_set_during_a_ring_rings_once_more_and_never_at_the_same_time(bell):
@@ -65,8 +60,7 @@ def test_what_is_set_during_a_ring_rings_once_more_and_never_at_the_same_time(be
     bell.go_on.release()
     bell.wait()
     bell.go_on.release()
-    assert bell.rings == 2
-    assert timer._due_at is None
+    assert (bell.rings, timer._due_at) == (2, None)
 
 
 def test_the_thread_of_a_timer_ends_when_it_is_idle_and_is_started_again(monkeypatch):
@@ -81,7 +75,7 @@ def test_the_thread_of_a_timer_ends_when_it_is_idle_and_is_started_again(monkeyp
     assert len({*threads, threading.current_thread()}) == 4
 
 
-def test_a_timer_survives_an_error_of_its_ring():
+def test_a_timer_survives_an_error_of_its_ring_and_a_thread_that_could_not_start(monkeypatch):
     rings = threading.Semaphore(0)
 
     def ring() -> None:
@@ -89,6 +83,10 @@ def test_a_timer_survives_an_error_of_its_ring():
         raise SystemExit
 
     timer = ThreadTimer(ring)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        timer.set(0.0)
+    timer.set(5.0)
     for _ in range(3):
         timer.set(0.0)
         assert rings.acquire(timeout=PATIENCE)
@@ -159,14 +157,3 @@ def test_a_task_that_comes_as_a_thread_ends_is_run(monkeypatch):
     pool._queue = Late()
     pool.run(lambda: ran.append("first"))
     eventually(lambda: ran == ["first", "second"])
-
-
-def test_a_timer_whose_thread_could_not_start_rings_when_it_is_set_again(monkeypatch):
-    rang = threading.Event()
-    timer = ThreadTimer(rang.set)
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", refuse)
-        timer.set(0.0)
-    timer.set(5.0)
-    timer.set(0.0)
-    assert rang.wait(PATIENCE)

@@ -1,7 +1,5 @@
 """Types with doers of their own, and how many of their works wait."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django_ayework import work

@@ -1,13 +1,10 @@
 """How a turn of claiming is divided."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from django_ayework import batch_work, doers, work
-from django_ayework.conf import get_settings
 from django_ayework.define.options import check_doer
 from django_ayework.errors import InvalidOption
 from django_ayework.rules.controls import Controls
@@ -35,31 +32,20 @@ def test_no_source_gives_more_than_it_has_and_all_it_has_to_those_who_take_it(sl
         assert taken[id(doer)] == (slots if doer is None else room)
 
 
-def test_each_share_is_offered_as_much_as_its_rivals():
+def test_each_share_is_offered_as_much_as_its_rivals_and_what_an_emptied_one_leaves():
     shares = [share(0), share(1), share(2, ONE)]
     places = Capacity(9, lambda doer: 4)
     assert [places.of(one, shares) for one in shares] == [5, 5, 4]
-
-
-def test_what_an_emptied_share_leaves_is_for_the_rest():
-    places = Capacity(9)
-    assert places.of(share(0), [share(0), share(1)]) == 5
     places.take(share(0), 1)
     assert places.of(share(1), [share(1)]) == 8
 
 
 def test_types_with_different_doers_are_served_apart():
-    own = work(name="doing.a", doer=ONE)(note)
-    alike = work(name="doing.b", doer=ONE)(note)
-    other = work(name="doing.c", doer=OTHER)(note)
-    plain = work(name="doing.d")(note)
-    names = [kind.name for kind in (own, alike, other, plain)]
-    shares = claim_groups_of([Lane("q", name) for name in names], Controls())
-    assert [(one.types, one.doer) for one in shares] == [
-        (("doing.a", "doing.b"), ONE),
-        (("doing.c",), OTHER),
-        (("doing.d",), None),
-    ]
+    for name, options in (("a", {"doer": ONE}), ("b", {"doer": ONE}), ("c", {"doer": OTHER}), ("d", {})):
+        work(name=f"doing.{name}", **options)(note)
+    shares = claim_groups_of([Lane("q", f"doing.{name}") for name in "abcd"], Controls())
+    expected = [(("doing.a", "doing.b"), ONE), (("doing.c",), OTHER), (("doing.d",), None)]
+    assert [(one.types, one.doer) for one in shares] == expected
     assert shares[0].without(["doing.a"]) == ClaimGroup("q", ("doing.b",), doer=ONE)
     assert shares[0].without(["doing.a"]).doer is ONE
     assert shares[1].without(["doing.c"]) is None
@@ -80,13 +66,10 @@ def test_what_is_no_doer_is_refused(value, why):
         work(name="doing.e", doer=value)(note)
 
 
-def test_the_doer_of_the_settings_is_not_for_batches(settings):
-    settings.AYEWORK = {"DOER": ONE}
+def test_the_doer_of_the_settings_is_an_object_or_its_path_and_not_for_batches(settings):
     several = batch_work(name="doing.f")(note_all)
     own = batch_work(name="doing.g", doer=OTHER)(note_all)
-    assert [doer_of(kind) for kind in (several, own, work(name="doing.h")(note))] == [None, OTHER, ONE]
-
-
-def test_the_doer_of_the_settings_is_an_object_or_its_path(settings):
-    settings.AYEWORK = {"DOER": f"{__name__}.ONE"}
-    assert get_settings().doer is ONE
+    single = work(name="doing.h")(note)
+    for doer in (ONE, f"{__name__}.ONE"):
+        settings.AYEWORK = {"DOER": doer}
+        assert [doer_of(kind) for kind in (several, own, single)] == [None, OTHER, ONE]

@@ -1,27 +1,32 @@
-"""Doers in a real worker of this process."""
+"""Doers in a real worker of this process; works that wait in one, and doers that break: no work is lost."""
 
-from __future__ import annotations
-
+import logging
 import threading
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 
-from django_ayework import batch_work, doers, enqueue, enqueue_many, work
+from django_ayework import Retry, batch_work, cancel, doers, enqueue, enqueue_many, pause, resume, work
+from django_ayework.flow.notify import revoked_works
 from django_ayework.models import Work
 from django_ayework.testing import drain, running_worker
-from django_ayework.worker import dispatch
+from django_ayework.worker import dispatch, maintenance
 from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.worker import Worker
 from tests.doing.kit import pending, typed
-from tests.doing.works import NEVER_IN_A_TEST, hold, hold_all, hold_async, note, plain
+from tests.doing.works import NEVER_IN_A_TEST, hold, hold_all, hold_async, note, note_all, plain
 from tests.processes import eventually
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("quick_polls")]
 
 
 @pytest.mark.parametrize("burst", [False, True])
-def test_the_doer_of_a_type_runs_its_works_and_slots_run_the_others(stage, burst):
+@pytest.mark.parametrize("doer_of", ["type", "settings"])
+def test_the_doer_of_a_type_runs_its_works_and_slots_run_the_others(stage, settings, burst, doer_of):
+    settings.AYEWORK = {"POLL_INTERVAL": 0.05} | (
+        {"DOER": doers.balanced(2)} if doer_of == "settings" else {}
+    )
     own = typed(note, doers.balanced(2))
     handles = enqueue_many([own(label="own") for _ in range(20)] + [plain(label="plain") for _ in range(5)])
     if burst:
@@ -29,7 +34,8 @@ def test_the_doer_of_a_type_runs_its_works_and_slots_run_the_others(stage, burst
     with nullcontext() if burst else running_worker(concurrency=1):
         assert [handle.result(timeout=20) for handle in handles] == ["own"] * 20 + ["plain"] * 5
     ran = set(zip(stage.began, [name.rstrip("0123456789") for name in stage.threads], strict=True))
-    assert ran == {("own", "ayework-doer"), ("plain", "ayework-slot-")}
+    others = "ayework-slot-" if doer_of == "type" else "ayework-doer"
+    assert ran == {("own", "ayework-doer"), ("plain", others)}
     assert set(Work.objects.values_list("attempt", "delivery")) == {(1, 1)}
 
 
@@ -42,14 +48,6 @@ def test_so_many_run_at_a_time_as_the_doer_says(stage, handler):
         stage.go.set()
         assert [handle.result(timeout=20) for handle in handles] == ["x"] * 9
     assert stage.most_inside["hold"] == 3
-
-
-def test_the_doer_of_the_settings_runs_types_without_one(stage, settings):
-    settings.AYEWORK = {"POLL_INTERVAL": 0.05, "DOER": doers.balanced(2)}
-    handle = enqueue(plain(label="x"))
-    with running_worker():
-        assert handle.result(timeout=20) == "x"
-    assert set(stage.threads) == {"ayework-doer"}
 
 
 def test_who_has_the_fewest_running_is_next(stage):
@@ -72,16 +70,6 @@ def test_who_has_the_fewest_running_is_next(stage):
         eventually(lambda: Work.objects.filter(status="success").count() == 5)
 
 
-def test_busy_slots_hold_up_no_doer(stage):
-    waiting = work(name="doing.slow")(hold)
-    own = typed(note, doers.balanced(1))
-    enqueue_many([waiting() for _ in range(5)])
-    with running_worker(concurrency=1):
-        eventually(lambda: stage.inside["hold"] == 1)
-        assert enqueue(own(label="x")).result(timeout=20) == "x"
-        stage.go.set()
-
-
 def test_a_limited_rate_is_kept(stage):
     own = typed(note, doers.rate_limited(2, 3600))
     enqueue_many([own(label="x") for _ in range(6)])
@@ -101,20 +89,24 @@ def test_room_that_comes_with_time_is_noticed_at_once(stage, settings):
         stage.go.set()
 
 
-def test_a_worker_whose_doer_is_full_rests_and_runs_the_others(stage, settings, monkeypatch):
+def test_neither_a_full_doer_nor_busy_slots_hold_up_the_others(stage, settings, monkeypatch):
+    """A worker whose doer is full rests."""
     settings.AYEWORK = {"POLL_INTERVAL": 60}
-    turns: list[object] = []
-    claim = Claimer.claim
+    turns, claim = [], Claimer.claim
     monkeypatch.setattr(Claimer, "claim", lambda *given: turns.append(given) or claim(*given))
-    own = typed(hold, doers.balanced(1, buffer=0))
+    own, quick = typed(hold, doers.balanced(1, buffer=0)), typed(note, doers.balanced(1), name="doing.quick")
+    slow = work(name="doing.slow")(hold)
     enqueue_many([own() for _ in range(50)])
     with running_worker(concurrency=1):
         eventually(lambda: stage.inside["hold"] == 1)
         for number in range(20):
             assert enqueue(plain(label=str(number))).result(timeout=20) == str(number)
         assert len(turns) < 100
+        enqueue_many([slow() for _ in range(5)])
+        eventually(lambda: stage.inside["hold"] == 2)
+        assert enqueue(quick(label="x")).result(timeout=20) == "x"
         stage.go.set()
-        eventually(lambda: Work.objects.filter(status="success").count() == 70)
+        eventually(lambda: Work.objects.filter(status="success").count() == 76)
 
 
 def test_doers_of_one_worker_hold_so_many_at_most(stage, monkeypatch):
@@ -159,3 +151,124 @@ def test_drain_does_without_doers(stage):
     enqueue_many([own(label="x") for _ in range(3)])
     assert drain().succeeded == 3
     assert not any(name.startswith("ayework-doer") for name in stage.threads)
+
+
+def test_a_work_that_waits_in_a_doer_stays_here(stage, monkeypatch):
+    """Those that wait for a slot are given back after a moment; a limited doer would only get them again."""
+    monkeypatch.setattr(maintenance, "STALE_AFTER", 0.0)
+    own = typed(hold, doers.balanced(1, buffer=1))
+    handles = enqueue_many([own(label="x") for _ in range(2)])
+    with Worker() as worker:
+        eventually(lambda: stage.inside["hold"] == 1 and not pending())
+        worker._maintenance.release_waiting()
+        assert pending() == 0
+        stage.go.set()
+        assert [handle.result(timeout=20) for handle in handles] == ["x", "x"]
+    assert set(Work.objects.values_list("delivery", flat=True)) == {1}
+
+
+@pytest.mark.parametrize("is_local", [True, False], ids=["here", "by another process"])
+def test_a_work_cancelled_while_it_waits_in_a_doer_does_not_run(stage, monkeypatch, is_local):
+    monkeypatch.setattr(dispatch, "DOERS_TRUSTED_FOR", 0.0)
+    own = typed(hold, doers.age(1, buffer=1))
+    first, second = enqueue_many([own(label="first"), own(label="second")])
+    with Worker() as worker:
+        eventually(lambda: stage.inside["hold"] == 1 and not pending())
+        if not is_local:
+            revoked_works.unsubscribe(worker._in_flight.abort)
+        cancel(second.id)
+        stage.go.set()
+        assert first.result(timeout=20) == "first"
+        assert enqueue(own(label="third")).result(timeout=20) == "third"
+    assert (stage.began, second.state().status) == (["first", "third"], "cancelled")
+
+
+def test_what_waits_goes_back_when_its_type_is_paused(stage):
+    own = typed(hold, doers.balanced(1, buffer=2))
+    enqueue_many([own(label="own") for _ in range(3)])
+    with running_worker():
+        eventually(lambda: stage.inside["hold"] == 1 and not pending())
+        pause(type=own.name)
+        eventually(lambda: pending() == 2)
+        stage.go.set()
+        assert enqueue(plain(label="other")).result(timeout=20) == "other"
+        eventually(lambda: Work.objects.filter(type=own.name, status="success").count() == 1)
+        assert (pending(), stage.began.count("own")) == (2, 1)
+        resume(type=own.name)
+        eventually(lambda: Work.objects.filter(type=own.name, status="success", attempt=1).count() == 3)
+
+
+def test_a_worker_that_stops_gives_back_what_waits_in_its_doers(stage):
+    own = typed(hold, doers.balanced(1, buffer=2))
+    enqueue_many([own() for _ in range(3)])
+    worker = Worker()
+    with worker:
+        eventually(lambda: stage.inside["hold"] == 1 and not pending())
+        threading.Timer(0.2, stage.go.set).start()
+    assert (worker._in_flight.in_doers, worker._in_flight.active) == (0, 0)
+    ended = [("pending", 0), ("pending", 0), ("success", 1)]
+    assert sorted(Work.objects.values_list("status", "attempt")) == ended
+
+
+class Broken:
+    """A doer of somebody else's that breaks once at each place."""
+
+    def __init__(self) -> None:
+        self.breaks = ["submit", "available"]
+        self.inner = doers.unlimited()
+
+    def broken(self, place: str) -> None:
+        if self.breaks and self.breaks[-1] == place:
+            self.breaks.pop()
+            raise OSError(f"{place} broke")
+
+    def available(self) -> int:
+        self.broken("available")
+        return self.inner.available()
+
+    def submit(self, *arguments: Any) -> None:
+        self.broken("submit")
+        self.inner.submit(*arguments)
+
+    def drained(self) -> None:
+        self.inner.drained()
+
+
+class Unsure(Broken):
+    """One that answers no number."""
+
+    def available(self) -> Any:
+        return None
+
+
+def test_a_doer_that_answers_no_number_delays_no_other_type(stage, caplog):
+    enqueue(typed(note, Unsure())(label="x"))
+    with caplog.at_level(logging.ERROR, "django_ayework"), Worker():
+        for _ in range(3):
+            enqueue(plain(label="y")).result(timeout=20)
+    assert "could not say how many works are welcome" in caplog.text
+    assert "the claiming loop failed" not in caplog.text
+
+
+def test_a_doer_that_breaks_is_reported_and_loses_no_work(stage, caplog, monkeypatch):
+    monkeypatch.setattr(maintenance, "STALE_AFTER", 0.05)
+    handles = [enqueue(typed(note, Broken())(label="x"))]
+    several = batch_work(name="doing.several", doer=Broken(), size=3, max_wait=0.01)(note_all)
+    handles += enqueue_many([several("x") for _ in range(3)])
+    with caplog.at_level(logging.ERROR, "django_ayework"), Worker() as worker:
+        assert [handle.result(timeout=20) for handle in handles] == ["x"] * 4
+    assert "could not say how many works are welcome" in caplog.text
+    assert "refused a batch of 3 doing.several" in caplog.text
+    assert worker._in_flight.active == 0
+    assert set(Work.objects.values_list("attempt", flat=True)) == {1}
+
+
+def test_an_error_in_the_handler_is_the_works_not_the_doers(stage, caplog):
+    def fail() -> None:
+        raise RuntimeError("no")
+
+    own = typed(fail, doers.balanced(1), retry=Retry(attempts=1))
+    handle = enqueue(own())
+    with running_worker():
+        eventually(lambda: handle.state().status == "dead")
+    assert "a task of a doer raised" not in caplog.text

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from django.conf import settings
 
@@ -11,7 +9,7 @@ collect_ignore_glob = [] if settings.configured else ["test_*.py"]
 
 
 @pytest.fixture(autouse=True)
-def undeclared() -> Iterator[None]:
+def undeclared():
     """No schedule outlives its test."""
     from django_ayework.define.schedules import schedules
 

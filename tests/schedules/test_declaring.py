@@ -1,10 +1,8 @@
-"""``schedule()``: its arguments and its refusals."""
-
-from __future__ import annotations
+"""``schedule()``: its arguments and its refusals; and how rows follow the declarations."""
 
 import functools
+import logging
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -16,6 +14,13 @@ from django_ayework import CronError, batch_work, dependency, schedule, work
 from django_ayework.checks import check_schedules
 from django_ayework.define.schedules import DeclaredSchedule, schedules
 from django_ayework.errors import ImproperWork, InvalidOption
+from django_ayework.flow.maintenance import FIRINGS_KEPT, prune_others
+from django_ayework.flow.schedules import sync
+from django_ayework.models import Firing, Schedule
+from django_ayework.store.schedules import soonest
+from django_ayework.testing import now, tick, time_travel
+from django_ayework.testing.factories import FiringFactory, ScheduleFactory
+from django_ayework.worker.maintenance import Scheduler
 from tests.app.works import add, expire_carts, fail, notify
 from tests.schedules.works import note
 
@@ -64,8 +69,11 @@ def test_a_function_is_declared_by_a_call_and_cancelled():
         (plain, f"{__name__}.plain"),
     ],
 )
-def test_works_and_functions_can_be_run(run: Any, function: str):
-    assert schedule(name="given", every=60, run=run).function == function
+def test_works_and_functions_can_be_run(run, function):
+    declared = schedule(name="given", every=60, run=run)
+    assert (declared.name, declared.function) == ("given", function)
+    if run is fail:
+        assert schedule(every=60, run=fail).name == function, "a type has its own name"
 
 
 def test_dates_and_zones_are_taken_as_python_has_them():
@@ -110,9 +118,7 @@ def test_dates_and_zones_are_taken_as_python_has_them():
         ({"every": 60, "run": plain}, ImproperWork, r"\.plain is in no installed app.*schedule\(name="),
     ],
 )
-def test_an_option_that_cannot_be_used_is_refused_at_once(
-    given: dict[str, Any], error: type[Exception], message: str
-):
+def test_an_option_that_cannot_be_used_is_refused_at_once(given, error, message):
     with pytest.raises(error, match=message):
         schedule(**({"run": expire_carts} | given))
     assert "shop.expire_carts" not in schedules.names()
@@ -120,7 +126,7 @@ def test_an_option_that_cannot_be_used_is_refused_at_once(
 
 @pytest.mark.django_db  # the checks of a command ask the database what it can do
 @pytest.mark.parametrize("second", [add(a=1, b=2), plain], ids=["another function", "the same function"])
-def test_two_schedules_of_one_name_are_reported_by_a_check(second: Any):
+def test_two_schedules_of_one_name_are_reported_by_a_check(second):
     schedule(name="tick", every=60, run=plain)
     declared = schedule(name="tick", every=30, run=second)
     [message] = check_schedules(None)
@@ -138,14 +144,8 @@ def test_two_schedules_of_one_name_are_reported_by_a_check(second: Any):
     assert check_schedules(None) == []
 
 
-def test_a_name_has_the_label_of_the_app_as_that_of_a_type_has():
-    assert schedule(every=60, run=expire_carts).name == "shop.expire_carts"
-    assert schedule(every=60, run=note).name == "schedules.note", "a type has its own name"
-    assert schedule(every=60, run=plain, name="mine").name == "mine"
-
-
 @pytest.mark.parametrize("decorator", [work, batch_work])
-def test_a_work_above_a_schedule_is_refused_with_the_right_order(decorator: Any):
+def test_a_work_above_a_schedule_is_refused_with_the_right_order(decorator):
     def nightly(): ...
 
     scheduled = schedule("@daily", name="nightly")(nightly)
@@ -167,3 +167,118 @@ def test_a_decorator_refuses_before_it_decorates_and_takes_one_cron_expression()
         schedule("@daily", overlap="never")  # type: ignore[call-overload]
     with pytest.raises(TypeError):
         schedule("@daily", cron="@hourly", run=expire_carts)  # type: ignore[call-overload]
+
+
+def row() -> Schedule:
+    return Schedule.objects.get(name="tick")
+
+
+@pytest.fixture
+def heard(caplog):
+    caplog.set_level(logging.INFO, logger="django_ayework")
+    return caplog
+
+
+@pytest.mark.django_db
+class TestRowsOfSchedules:
+    """Rows follow the declarations, and the history is kept for a month."""
+
+    def test_a_new_schedule_is_added_and_begins_now(self, heard, django_assert_num_queries):
+        schedule(name="tick", every=60, run=note, overlap="skip", jitter=0)
+        schedule("0 3 * * *", name="other", run=note, jitter=5)
+        sync()
+        added = row()
+        assert (added.origin, added.kind, added.every, added.function) == (
+            "code",
+            "every",
+            60,
+            "schedules.note",
+        )
+        assert (added.overlap, added.enabled) == ("skip", True)
+        assert added.next_at - now() <= timedelta(seconds=60)
+        assert "Added the schedule tick, which runs schedules.note." in heard.text
+        with django_assert_num_queries(1):
+            sync()
+
+    def test_a_change_of_the_time_begins_anew_and_any_other_does_not(self, heard):
+        schedule(name="tick", every=600, run=note)
+        sync()
+        before = row().next_at
+        time_travel(601)
+        schedule(name="tick", every=600, run=note, overlap="queue")
+        sync()
+        assert (row().overlap, row().next_at) == ("queue", before), "a due occurrence is kept"
+        schedule(name="tick", every=60, run=note, overlap="queue")
+        sync()
+        assert before < row().next_at <= now() + timedelta(seconds=60)
+        assert "Changed the schedule tick: due_at, error, every, failures, next_at." in heard.text
+
+    def test_a_schedule_that_is_removed_is_disabled_and_kept(self, heard):
+        declared = schedule(name="tick", every=60, run=note, catch_up="all")
+        tick()
+        time_travel(60)
+        assert tick() == 1
+        declared.cancel()
+        sync()
+        assert (row().enabled, row().due_at, Firing.objects.count()) == (False, None, 1)
+        assert "Disabled the schedule tick: no code declares it any more." in heard.text
+        Firing.objects.all().delete()  # nothing is fired again because its history is gone
+        time_travel(3600)
+        assert tick() == 0
+        schedule(name="tick", every=60, run=note, catch_up="all")
+        assert tick() == 0, "it goes on from now"
+        time_travel(60)
+        assert tick() == 1
+        Firing.objects.all().delete()
+        assert tick() == 0
+
+    def test_a_name_taken_in_the_admin_is_left_alone(self, heard):
+        ScheduleFactory(name="tick", origin="admin", every=5, function="schedules.note")
+        schedule(name="tick", every=60, run=note)
+        sync()
+        assert (row().origin, row().every) == ("admin", 5)
+        assert "one of this name was made in the admin" in heard.text
+
+    def test_a_pause_outlives_a_sync(self):
+        schedule(name="tick", every=60, run=note)
+        sync()
+        Schedule.objects.update(paused=True, next_at=None, due_at=None)
+        schedule(name="tick", every=30, run=note)
+        sync()
+        assert (row().every, row().paused, row().due_at) == (30, True, None)
+
+    def test_a_schedule_that_an_older_release_disabled_is_restored_now_and_then(self, heard, monkeypatch):
+        schedule(name="tick", every=60, run=note)
+        scheduler = Scheduler()
+        scheduler.turn()
+        ScheduleFactory(name="removed", function="shop.add", enabled=False)
+        Schedule.objects.filter(name="tick").update(enabled=False, next_at=None, due_at=None)
+        scheduler.turn()
+        assert not row().enabled
+        monkeypatch.setattr(scheduler, "_restore_at", 0.0)
+        scheduler.turn()
+        assert row().enabled
+        assert timedelta(seconds=50) < row().next_at - now() <= timedelta(seconds=60)
+        assert not Schedule.objects.get(name="removed").enabled
+        assert "Changed the schedule tick: due_at, enabled, error, failures, next_at." in heard.text
+
+    def test_schedules_that_other_processes_leave_due_do_not_hide_ours(self):
+        moment = now()
+        for number in range(6):
+            ScheduleFactory(
+                name=f"foreign-{number}", function="elsewhere", due_at=moment - timedelta(hours=1)
+            )
+        ScheduleFactory(name="ours", function="shop.add", due_at=moment)
+        ScheduleFactory(name="made", origin="admin", function="shop.add", due_at=moment)
+        for limit in (2, 100):
+            found = soonest(["ours"], ["shop.add"], limit)
+            assert {Schedule.objects.get(id=id).name for id, _ in found} == {"ours", "made"}
+        assert soonest(["absent"], [], 100) == []
+
+    def test_old_firings_are_pruned_and_those_that_wait_are_not(self):
+        old = FiringFactory(status="fired")
+        waits = FiringFactory(status="queued")
+        time_travel(FIRINGS_KEPT + timedelta(minutes=1))
+        young = FiringFactory(status="missed")
+        prune_others()
+        assert set(Firing.objects.values_list("pk", flat=True)) == {waits.pk, young.pk} != {old.pk}

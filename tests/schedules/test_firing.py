@@ -1,7 +1,5 @@
 """Firing: one work per occurrence, whatever the clock and the function do."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -24,6 +22,7 @@ from tests.schedules.works import steps as two_steps
 
 pytestmark = pytest.mark.django_db
 MINUTE = timedelta(minutes=1)
+NEW_YORK = ZoneInfo("America/New_York")
 
 
 def declare(cron: str | None = None, **options: Any) -> None:
@@ -71,30 +70,37 @@ class TestFiring:
         assert Firing.objects.get().occurrence == first
         assert row().next_at == first + timedelta(days=1)
 
+    request = note()
+
     @pytest.mark.parametrize(
         ("run", "queued"),
-        [(note, 1), (lambda: enqueue(note()), 1), (lambda: None, 0)],
-        ids=["request", "handle", "nothing"],
+        [(note, 1), (lambda: enqueue(note()), 1), (lambda: TestFiring.request, 1), (lambda: None, 0)],
+        ids=["request", "handle", "one request again and again", "nothing"],
     )
     def test_a_function_returns_a_work_or_queues_by_itself(self, run, queued):
         schedule(name="tick", every=60)(lambda: run())
         tick()
-        assert after(60) == 1
-        ids = list(Work.objects.values_list("id", flat=True))
-        assert (len(ids), Firing.objects.get().work_id) == (queued, "".join(ids))
-
-    def test_one_request_returned_again_and_again_is_a_new_work_each_time(self):
-        request = note()
-        declare(run=lambda: request)
         assert [after(60) for _ in range(3)] == [1, 1, 1]
-        assert Work.objects.count() == 3
+        ids = set(Work.objects.values_list("id", flat=True))
+        assert len(ids) == 3 * queued
+        assert set(Firing.objects.values_list("work_id", flat=True)) == (ids or {""})
 
-    def test_a_cancelled_schedule_fires_no_more(self):
-        declared = schedule(name="tick", every=60, run=note)
-        tick()
-        declared.cancel()
-        assert after(60) == 0
-        assert not row().enabled
+    @pytest.mark.parametrize(
+        ("options", "first"),
+        [
+            ({"dst": "skip"}, datetime(2100, 3, 15, 6, 30, tzinfo=UTC)),
+            ({"dst": "shift"}, datetime(2100, 3, 14, 7, tzinfo=UTC)),
+            # A schedule begins when the missing hour ends.
+            ({"cron": "*/10 * * * *", "start": datetime(2100, 3, 14, 3, tzinfo=NEW_YORK)},
+             datetime(2100, 3, 14, 7, tzinfo=UTC)),
+        ],
+        ids=["skip", "shift", "start"],
+    )  # fmt: skip
+    def test_the_missing_hour_of_a_clock_change_is_skipped_or_shifted(self, options, first):
+        declare(**{"cron": "30 2 * * *", "tz": NEW_YORK.key, "start": date(2100, 3, 14)} | options)
+        assert row().next_at == first
+        assert after(first - now()) == 1
+        assert Firing.objects.get().occurrence == first
 
     def test_a_start_and_an_end_bound_it(self):
         start = now() + 10 * MINUTE
@@ -104,9 +110,12 @@ class TestFiring:
         assert (row().next_at, row().due_at) == (None, None)
 
     def test_dates_begin_and_end_in_the_zone_of_the_schedule(self):
+        first = datetime(2049, 12, 31, 15, tzinfo=UTC)
         declare("@hourly", tz="Asia/Tokyo", start=date(2050, 1, 1), end=date(2050, 1, 1))
-        assert row().next_at == datetime(2049, 12, 31, 15, tzinfo=UTC)
-        assert row().end_at == datetime(2050, 1, 1, 14, 59, 59, 999999, tzinfo=UTC)
+        assert (row().next_at, row().end_at) == (first, first + timedelta(days=1) - timedelta.resolution)
+        schedule(name="tick", next=lambda now: date(2050, 1, 1), tz="Asia/Tokyo", run=note)
+        tick()
+        assert row().next_at == first
 
     def test_a_jitter_delays_each_firing_by_so_much_at_most(self):
         declare(jitter=20)
@@ -117,21 +126,6 @@ class TestFiring:
             assert after(at - now() - timedelta(seconds=1)) == 0
             assert after(due - now()) == 1
         assert 0 <= min(delays) < max(delays) <= 20
-
-    @pytest.mark.parametrize(
-        ("dst", "first"),
-        [("skip", datetime(2100, 3, 15, 6, 30, tzinfo=UTC)), ("shift", datetime(2100, 3, 14, 7, tzinfo=UTC))],
-    )
-    def test_the_missing_hour_of_a_clock_change_is_skipped_or_shifted(self, dst, first):
-        declare("30 2 * * *", tz="America/New_York", dst=dst, start=date(2100, 3, 14))
-        assert row().next_at == first
-        assert after(first - now()) == 1
-        assert Firing.objects.get().occurrence == first
-
-    def test_a_schedule_begins_when_the_missing_hour_ends(self):
-        zone = ZoneInfo("America/New_York")
-        declare("*/10 * * * *", tz=zone.key, start=datetime(2100, 3, 14, 3, tzinfo=zone))
-        assert row().next_at == datetime(2100, 3, 14, 7, tzinfo=UTC)
 
     def test_a_clock_that_goes_back_fires_nothing_again(self):
         declare(catch_up="all")
@@ -153,7 +147,6 @@ class TestFiring:
     def test_a_schedule_that_only_other_processes_declare_is_left_to_them(self):
         declare()
         declared = schedules.find("tick")
-        assert declared is not None
         time_travel(60)
         schedules.unregister(declared.name)
         assert steps.fire_due().fired == 0
@@ -162,11 +155,14 @@ class TestFiring:
         assert steps.fire_due().fired == 1
 
 
+EXPECTED = "expected next of the schedule 'tick' to"
+
+
 class TestFunctions:
     def test_a_function_gives_each_next_moment_and_none_ends_it(self):
         left = [5, 7]
 
-        def following(moment: datetime) -> datetime | None:
+        def following(moment):
             assert moment.tzinfo is not None
             return moment + timedelta(minutes=left.pop()) if left else None
 
@@ -175,20 +171,13 @@ class TestFunctions:
         assert (row().next_at, row().due_at) == (None, None)
         assert after(timedelta(days=1)) == 0
 
-    def test_a_date_is_its_midnight_in_the_zone(self):
-        declare(next=lambda now: date(2050, 1, 1), tz="Asia/Tokyo")
-        assert row().next_at == datetime(2049, 12, 31, 15, tzinfo=UTC)
-
     @pytest.mark.parametrize(
         ("following", "message"),
         [
             (lambda now: 1 / 0, "ZeroDivisionError"),
-            (lambda now: 60, "TypeError: expected next of the schedule 'tick' to return a datetime"),
-            (
-                lambda now: datetime(2050, 1, 1),
-                "ValueError: expected next of the schedule 'tick' to be an aware",
-            ),
-            (lambda now: now - 1440 * MINUTE, "ValueError: expected next of the schedule 'tick' to return a"),
+            (lambda now: 60, f"TypeError: {EXPECTED} return a datetime"),
+            (lambda now: datetime(2050, 1, 1), f"ValueError: {EXPECTED} be an aware"),
+            (lambda now: now - 1440 * MINUTE, f"ValueError: {EXPECTED} return a"),
         ],
         ids=["error", "number", "naive", "past"],
     )
@@ -202,8 +191,7 @@ class TestFunctions:
             assert row().error.startswith(message)
             waits.append(round((row().due_at - now()).total_seconds()))
             assert after(row().due_at - now()) == 0
-        assert waits[:4] == [5, 10, 20, 40]
-        assert waits[-1] == 300
+        assert (waits[:4], waits[-1]) == ([5, 10, 20, 40], 300)
 
     def test_a_function_that_recovers_goes_on(self):
         broken = [True]
@@ -227,7 +215,7 @@ class TestFailures:
     def test_a_failed_firing_queues_nothing_and_is_tried_again(self):
         broken = [True]
 
-        def run() -> Any:
+        def run():
             enqueue(note())
             if broken:
                 raise RuntimeError("no luck" if broken.pop() else "")
@@ -236,8 +224,7 @@ class TestFailures:
         schedule(name="other", every=60, run=note)
         declare(run=run)
         assert after(60) == 1, "the other"
-        assert counts() == (1, 1)
-        assert (row().failures, row().error) == (1, "RuntimeError: no luck")
+        assert (counts(), row().failures, row().error) == ((1, 1), 1, "RuntimeError: no luck")
         assert after(5) == 1
         assert (row().failures, row().error, Work.objects.count()) == (0, "", 3)
         assert Firing.objects.get(schedule__name="tick").occurrence == row().last_at
@@ -294,22 +281,21 @@ class TestFailures:
 
 class TestCatchingUp:
     @pytest.mark.parametrize(
-        ("catch_up", "fired", "missed"), [("none", 0, 60), ("last", 1, 59), ("all", 60, 0)]
+        ("catch_up", "minutes", "expected"),
+        [
+            ("none", 60.5, [("missed", 60)]),
+            ("none", 5.01, [("missed", 4), ("fired", 1)]),  # one that is on time
+            ("last", 60.5, [("missed", 59), ("fired", 1)]),
+            ("all", 60.5, [("fired", 1)] * 60),
+        ],
     )
-    def test_a_scheduler_that_was_stopped_for_an_hour(self, catch_up, fired, missed):
+    def test_a_scheduler_that_was_stopped_for_long(self, catch_up, minutes, expected):
         declare(catch_up=catch_up)
-        first = row().next_at
-        assert after(timedelta(hours=1, seconds=30)) == fired
-        assert sum(firing.number for firing in Firing.objects.filter(status="missed")) == missed
-        assert Work.objects.count() == fired
-        assert row().next_at == first + timedelta(hours=1)
-        assert after(30) == 1, "the next one is on time"
-
-    def test_none_still_fires_an_occurrence_that_is_on_time(self):
-        declare(catch_up="none")
-        assert after(60 * 5 + 1) == 1
-        found = Firing.objects.order_by("occurrence").values_list("status", "number")
-        assert list(found) == [("missed", 4), ("fired", 1)]
+        first, fired = row().next_at, expected.count(("fired", 1))
+        assert after(minutes * MINUTE) == Work.objects.count() == fired
+        assert list(Firing.objects.order_by("occurrence").values_list("status", "number")) == expected
+        assert row().next_at == first + int(minutes) * MINUTE
+        assert after(row().next_at - now()) == 1, "the next one is on time"
 
     def test_the_time_of_a_pause_is_not_made_up_for(self):
         declare(catch_up="all")
@@ -326,8 +312,7 @@ class TestOverlap:
         for _ in range(3):
             after(60)
         assert Work.objects.count() == works
-        assert firings("skipped") == (2 if overlap == "skip" else 0)
-        assert firings("queued") == (2 if overlap == "queue" else 0)
+        assert (firings("skipped"), firings("queued")) == (2 * (overlap == "skip"), 2 * (overlap == "queue"))
 
     @pytest.mark.parametrize("work", [family, two_steps], ids=["group", "chain"])
     def test_the_whole_group_or_chain_must_end(self, work):

@@ -1,7 +1,5 @@
 """Schedulers: the thread beside a worker or alone, and processes at the same occurrences."""
 
-from __future__ import annotations
-
 import json
 import math
 import signal
@@ -31,35 +29,30 @@ from tests.schedules.works import note
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def threads() -> set[str]:
-    return {thread.name for thread in threading.enumerate()}
-
-
 @pytest.mark.parametrize("scheduler", [True, False])
-def test_a_worker_fires_schedules_unless_told_otherwise(scheduler):
+def test_a_worker_fires_schedules_unless_told_otherwise_and_takes_up_later_ones(scheduler):
+    def is_running() -> bool:
+        return "ayework-scheduler" in {thread.name for thread in threading.enumerate()}
+
+    def is_enabled(name: str) -> bool | None:
+        return Schedule.objects.filter(name=name).values_list("enabled", flat=True).first()
+
     schedule(name="tick", every=1, run=note)
     with running_worker(scheduler=scheduler):
         if scheduler:
-            eventually(lambda: "ayework-scheduler" in threads())
+            eventually(is_running)
             eventually(lambda: Firing.objects.filter(status="fired").exists())
-        assert ("ayework-scheduler" in threads()) is scheduler
-    assert "ayework-scheduler" not in threads()
+            late = schedule(name="late", every=3600, run=note)
+            eventually(lambda: is_enabled("late"))
+            late.cancel()
+            eventually(lambda: is_enabled("late") is False)
+        assert is_running() is scheduler
+    assert not is_running()
     assert Schedule.objects.exists() is scheduler
 
 
-def test_a_declaration_that_comes_later_is_taken_up():
-    schedule(name="first", every=3600, run=note)
-    with running_worker():
-        eventually(lambda: Schedule.objects.filter(name="first").exists())
-        late = schedule(name="late", every=3600, run=note)
-        eventually(lambda: Schedule.objects.filter(name="late", enabled=True).exists())
-        late.cancel()
-        eventually(lambda: Schedule.objects.filter(name="late", enabled=False).exists())
-
-
-@pytest.fixture
-def resting_worker(monkeypatch):
-    """A worker whose scheduler rests for long, as there are no schedules."""
+def test_a_resting_scheduler_takes_up_schedules_of_its_process_and_of_others(monkeypatch):
+    """It rests for long, as there are no schedules."""
     monkeypatch.setattr(scheduling, "NO_SCHEDULES", 600.0)
     for module in (steps, scheduling):
         monkeypatch.setattr(module, "IDLE", 0.01)
@@ -67,15 +60,10 @@ def resting_worker(monkeypatch):
         thread = worker._scheduler
         eventually(lambda: thread.was_started and math.isfinite(thread.heartbeat._moved_at))
         eventually(lambda: thread.heartbeat._moved_at > time.monotonic() + 60)
-        yield
-
-
-@pytest.mark.usefixtures("resting_worker")
-def test_a_resting_scheduler_takes_up_schedules_of_its_process_and_of_others():
-    ScheduleFactory(origin="admin", every=3600, function="schedules.note", next_at=now(), due_at=now())
-    eventually(lambda: Firing.objects.filter(status="fired").exists())
-    schedule(name="late", every=3600, run=note)
-    eventually(lambda: Schedule.objects.filter(name="late", enabled=True).exists())
+        ScheduleFactory(origin="admin", every=3600, function="schedules.note", next_at=now(), due_at=now())
+        eventually(lambda: Firing.objects.filter(status="fired").exists())
+        schedule(name="late", every=3600, run=note)
+        eventually(lambda: Schedule.objects.filter(name="late", enabled=True).exists())
 
 
 def test_a_slow_function_delays_no_lease_and_no_other_scheduler():
@@ -130,7 +118,7 @@ FUNCTION = "tests.schedules.race.works.<lambda>"
 
 
 @pytest.fixture
-def env(process_env: dict[str, str]) -> dict[str, str]:
+def env(process_env):
     return process_env | {"DJANGO_SETTINGS_MODULE": "tests.schedules.settings"}
 
 
@@ -143,14 +131,6 @@ def scheduler(stack: ExitStack, env: dict[str, str]) -> subprocess.Popen[str]:
     return process
 
 
-def stopped(*processes: subprocess.Popen[str], by_signal: bool = True) -> None:
-    """Stop processes, or wait for their end."""
-    for process in processes if by_signal else ():
-        process.send_signal(signal.SIGTERM)
-    for process in processes:
-        ended_well(process)
-
-
 def race_row(**given: Any) -> Schedule:
     """The row as the processes declare it, so that they find nothing to change."""
     columns = {"name": "race", "every": 1.0, "function": FUNCTION, "catch_up": "all"}
@@ -158,9 +138,7 @@ def race_row(**given: Any) -> Schedule:
 
 
 @pytest.mark.races
-def test_two_hundred_occurrences_and_three_schedulers_make_two_hundred_works(
-    env: dict[str, str], database_vendor: str
-) -> None:
+def test_two_hundred_occurrences_and_three_schedulers_make_two_hundred_works(env, database_vendor):
     """All of them are up, and sleep until the same moment, when all of the occurrences are due."""
     first = now() - timedelta(hours=1)
     last = first + timedelta(seconds=DUE - 1)
@@ -174,7 +152,10 @@ def test_two_hundred_occurrences_and_three_schedulers_make_two_hundred_works(
             assert json.loads(process.stdout.readline()) == {"schedules": ["race"]}
         Schedule.objects.filter(pk=row.pk).update(due_at=now() + timedelta(seconds=3))
         eventually(lambda: Schedule.objects.filter(pk=row.pk, next_at=None).exists())
-        stopped(*processes)
+        for process in processes:
+            process.send_signal(signal.SIGTERM)
+        for process in processes:
+            ended_well(process)
     occurrences = list(Firing.objects.order_by("occurrence").values_list("occurrence", flat=True))
     assert Counter(Firing.objects.values_list("status", flat=True)) == {"fired": DUE}
     assert (occurrences[0], occurrences[-1]) == (first, last)
@@ -188,18 +169,10 @@ def test_two_hundred_occurrences_and_three_schedulers_make_two_hundred_works(
     assert linked == set(Work.objects.values_list("id", flat=True))
 
 
-def test_workers_fire_schedules_and_run_the_works(env: dict[str, str]) -> None:
-    with worker_process(env, "--verbosity", "0") as process:
-        eventually(lambda: Work.objects.filter(type="schedules.raced", status="success").exists())
-        before = Firing.objects.count()
-        eventually(lambda: Firing.objects.count() > before)
-        stopped(process)
-
-
 @pytest.mark.parametrize("options", [["--no-scheduler"], []], ids=["without scheduler", "burst"])
-def test_a_burst_fires_due_schedules_before_it_looks_for_works(env: dict[str, str], options) -> None:
+def test_a_burst_fires_due_schedules_before_it_looks_for_works(env, options):
     race_row(next_at=now(), due_at=now(), last_at=now() - timedelta(seconds=1))
     with worker_process(env, "--burst", "--verbosity", "0", *options) as process:
-        stopped(process, by_signal=False)
+        ended_well(process)
     assert Work.objects.filter(status="success").exists() is not bool(options)
     assert not Work.objects.exclude(status="success").exists()

@@ -1,7 +1,5 @@
 """The occurrences of a schedule, and the plans of the statements of a tick."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -13,7 +11,7 @@ from django_ayework.models import Firing, Schedule
 from django_ayework.rules.schedules import BOUND, PUNCTUAL, Timing, plan
 from django_ayework.store.database import clock
 from django_ayework.store.schedules import first_queued, link_firing, soonest
-from tests.store.plans import analyse, plans_of
+from tests.store.plans import SHARE, analyse, plans_of
 
 NOON = datetime(2026, 3, 8, 12, tzinfo=UTC)
 MOMENTS = st.integers(-(10**6), 10**6).map(lambda number: NOON + timedelta(milliseconds=number * 977))
@@ -67,19 +65,17 @@ def test_every_occurrence_is_fired_or_missed_and_what_follows_is_later(timing, m
 
 def test_an_occurrence_that_is_read_in_a_zone_is_found_at_the_end_of_the_missing_hour():
     zone = ZoneInfo("America/New_York")  # as rows are read where a database has a TIME_ZONE
-    decided = plan(
-        Timing(cron="0 3 * * *", tz=zone.key), datetime(2026, 3, 8, 3, tzinfo=zone), NOON, "last", PUNCTUAL
-    )
+    timing, first = Timing(cron="0 3 * * *", tz=zone.key), datetime(2026, 3, 8, 3, tzinfo=zone)
+    decided = plan(timing, first, NOON, "last", PUNCTUAL)
     assert (decided.fire, decided.missed) == (datetime(2026, 3, 8, 7, tzinfo=UTC), 0)
 
 
 def test_years_asleep_are_decided_at_once():
-    timing = Timing(cron="* * * * *")
-    decided = plan(timing, NOON, NOON + timedelta(days=3650), "last", PUNCTUAL)
-    assert decided.fire == NOON + timedelta(days=3650)
-    assert decided.missed == BOUND
-    decided = plan(timing, NOON, NOON + timedelta(days=3650), "all", PUNCTUAL)
-    assert decided.fire == NOON + timedelta(days=3650) - timedelta(minutes=BOUND - 1)
+    timing, at_last = Timing(cron="* * * * *"), NOON + timedelta(days=3650)
+    decided = plan(timing, NOON, at_last, "last", PUNCTUAL)
+    assert (decided.fire, decided.missed) == (at_last, BOUND)
+    decided = plan(timing, NOON, at_last, "all", PUNCTUAL)
+    assert decided.fire == at_last - timedelta(minutes=BOUND - 1)
 
 
 def test_a_start_is_the_first_occurrence_of_an_interval_and_an_end_may_be_the_last():
@@ -94,17 +90,17 @@ SCHEDULES = "django_ayework_schedule"
 
 @pytest.fixture(scope="module")
 def asleep(django_db_setup, django_db_blocker):
-    """5 000 schedules that are paused, ten that wait, and a long history; emptied afterwards."""
+    """Many schedules that are paused, ten that wait, and a long history; emptied afterwards."""
     now = clock.now()
     common = {"kind": "every", "every": 60.0, "function": "shop.add", "tz": "UTC"}
-    paused = [Schedule(name=f"s{n}", paused=True, **common) for n in range(5_000)]
+    paused = [Schedule(name=f"s{n}", paused=True, **common) for n in range(5_000 // SHARE)]
     waiting = [Schedule(name=f"w{n}", due_at=now + timedelta(hours=n), **common) for n in range(10)]
     with django_db_blocker.unblock():
         Schedule.objects.bulk_create(paused + waiting)
         first = Schedule.objects.get(name="w0")
         Firing.objects.bulk_create(
             Firing(schedule=first, occurrence=now - timedelta(minutes=n), status="fired", made_at=now)
-            for n in range(1, 5_000)
+            for n in range(1, 5_000 // SHARE)
         )
         analyse(SCHEDULES)
         analyse("django_ayework_firing")

@@ -1,7 +1,3 @@
-"""What tests of the store share."""
-
-from __future__ import annotations
-
 import pytest
 
 from django_ayework.store import database, dependencies

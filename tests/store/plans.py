@@ -1,7 +1,5 @@
 """What the database plans to do for a function of the store."""
 
-from __future__ import annotations
-
 import re
 
 from django.db import connection
@@ -54,31 +52,20 @@ def explained(sql, params) -> str:
 
 def entries_read(act) -> int:
     """Run a store function on MySQL or MariaDB; return how many entries of indexes it went through."""
-    before = entries_read_so_far()
+
+    def so_far() -> int:
+        with connection.cursor() as cursor:
+            cursor.execute("SHOW SESSION STATUS LIKE 'Handler_read%'")
+            return sum(int(number) for _, number in cursor.fetchall())
+
+    before = so_far()
     act()
-    return entries_read_so_far() - before
-
-
-def entries_read_so_far() -> int:
-    with connection.cursor() as cursor:
-        cursor.execute("SHOW SESSION STATUS LIKE 'Handler_read%'")
-        return sum(int(number) for _, number in cursor.fetchall())
-
-
-def rows_locked() -> int:
-    """Return how many rows the transaction at hand has locked on MySQL or MariaDB."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT trx_rows_locked FROM information_schema.innodb_trx "
-            "WHERE trx_mysql_thread_id = CONNECTION_ID()"
-        )
-        return int(cursor.fetchone()[0])
+    return so_far() - before
 
 
 def assert_reads_through(index: str, plans: list[str]) -> None:
     assert any(index in plan for plan in plans), plans
-    for plan in plans:
-        assert not scans_table(plan), plan
+    assert_scans_nothing(plans)
 
 
 def assert_reads_in_order(index: str, plans: list[str]) -> None:
@@ -87,7 +74,12 @@ def assert_reads_in_order(index: str, plans: list[str]) -> None:
         assert not re.search("filesort|Sort|TEMP B-TREE", plan), plan
 
 
-def scans_table(plan: str, table: str = "django_ayework_work") -> bool:
+def assert_scans_nothing(plans: list[str], table: str = "django_ayework_work") -> None:
+    for plan in plans:
+        assert not scans_table(plan, table), plan
+
+
+def scans_table(plan: str, table: str) -> bool:
     named = f"(?:{table}|w|edge)"  # as some statements call theirs
     return {
         "postgresql": re.search(rf"Seq Scan on {table}\b", plan) is not None,

@@ -1,8 +1,5 @@
 """Waiters and edges: inserting them, recording outcomes, resolving waiters."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
@@ -27,6 +24,10 @@ from django_ayework.store.insert import WORTH_COPYING
 from tests.processes import eventually
 from tests.races.holding import in_thread, somebody_waits
 
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("version")]
+on_postgres = pytest.mark.vendors("postgresql")
+SUCCESS, DEAD, CANCELLED = Status.SUCCESS, Status.DEAD, Status.CANCELLED
+
 
 def watch(waiter: str, *ids: str, chain: bool = False, outcome: str = "") -> None:
     """Let a waiter watch these works, or chains, of which it knows this outcome."""
@@ -35,27 +36,30 @@ def watch(waiter: str, *ids: str, chain: bool = False, outcome: str = "") -> Non
     insert_waiters([row], {waiter: [Watch(id, chain, outcome) for id in ids]})
 
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("version")]
-transactional = pytest.mark.django_db(transaction=True)
-on_postgres = pytest.mark.vendors("postgresql")
-WAITERS = ["both", "one", "none", "of chain", "of other chain", "knows it"]
-
-
 def outcomes(waiter: str) -> dict[str, str]:
     return dict(Edge.objects.filter(waiter_id=waiter).values_list("watched_id", "outcome"))
 
 
+def counts(*waiters: str) -> dict[str, tuple[int, int]]:
+    """Return the counts of successes and of other ends."""
+    return {id: (row.succeeded, row.missed) for id, row in read_waiters(waiters).items()}
+
+
 def record(ended: Outcomes, *waiters: str) -> dict[str, tuple[int, int]]:
-    """Record outcomes; return the counts of successes and other ends, equal in the answer and the rows."""
+    """Record outcomes; return the counts, which are equal in the answer and the rows."""
     answer = record_outcomes(read_waiters(waiters), ended)
     assert answer == read_waiters(waiters)
-    return {id: (row.succeeded, row.missed) for id, row in answer.items()}
+    return counts(*answer)
+
+
+def resolve(works: dict, chains: dict | None = None, named: set[str] = frozenset()):
+    return resolve_waiters(named, Outcomes(works, chains or {}))
 
 
 def test_outcomes_are_recorded_on_the_edges_of_the_waiters_and_counted():
     watch("gate", "a", "b", "c", "d", "e")
     watch("other", "a")
-    ended = Outcomes({"a": Status.SUCCESS, "b": Status.DEAD, "c": Status.SUCCESS, "d": Status.CANCELLED}, {})
+    ended = Outcomes({"a": SUCCESS, "b": DEAD, "c": SUCCESS, "d": CANCELLED}, {})
     for _ in range(2):  # a known outcome is not counted again
         assert record(ended, "gate") == {"gate": (2, 2)}
     assert outcomes("gate") == {"a": "success", "b": "dead", "c": "success", "d": "cancelled", "e": ""}
@@ -64,20 +68,20 @@ def test_outcomes_are_recorded_on_the_edges_of_the_waiters_and_counted():
 
 
 @pytest.mark.parametrize(
-    ("known", "now", "counts"),
+    ("known", "now", "found"),
     [
-        ("success", Status.SUCCESS, (1, 0)),
+        ("success", SUCCESS, (1, 0)),
         ("success", None, (0, 0)),
         ("dead", None, (0, 0)),
-        ("dead", Status.SUCCESS, (1, 0)),
+        ("dead", SUCCESS, (1, 0)),
     ],
 )
-def test_a_changed_outcome_replaces_the_known_one(known, now, counts):
+def test_a_changed_outcome_replaces_the_known_one(known, now, found):
     watch("gate", "a", outcome=known)
-    assert record(Outcomes({"a": now}, {}), "gate") == {"gate": counts}
+    assert record(Outcomes({"a": now}, {}), "gate") == {"gate": found}
     assert outcomes("gate") == {"a": now or ""}
     watch("other", "b", outcome=known)
-    resolved = resolve_waiters(set(), Outcomes({"b": now}, {}))
+    resolved = resolve({"b": now})
     assert resolved == (read_waiters(["other"]) if now != known else resolved)
     assert outcomes("other") == {"b": now or ""}
 
@@ -85,10 +89,10 @@ def test_a_changed_outcome_replaces_the_known_one(known, now, counts):
 def test_an_outcome_without_watchers_takes_no_statement(django_assert_num_queries):
     watch("gate", "a")
     with django_assert_num_queries(0):
-        assert record_outcomes({}, Outcomes({"a": Status.SUCCESS}, {})) == {}
-    assert record(Outcomes({"b": Status.SUCCESS}, {}), "gate") == {"gate": (0, 0)}
+        assert record_outcomes({}, Outcomes({"a": SUCCESS}, {})) == {}
+    assert record(Outcomes({"b": SUCCESS}, {}), "gate") == {"gate": (0, 0)}
     assert record(Outcomes({}, {}), "gate") == {"gate": (0, 0)}
-    assert resolve_waiters(set(), Outcomes({"b": Status.SUCCESS}, {})) == {}
+    assert resolve({"b": SUCCESS}) == {}
 
 
 @pytest.mark.parametrize("way", ["at once", "in steps"])
@@ -101,12 +105,11 @@ def test_all_watchers_are_resolved(way, monkeypatch):
     watch("of chain", "a", chain=True)
     watch("of other chain", "b", chain=True)
     watch("knows it", "a", outcome="success")
-    ended = Outcomes({"a": Status.SUCCESS, "b": Status.DEAD}, {"a": Status.CANCELLED})
-    answer = resolve_waiters(set(), ended)
+    answer = resolve({"a": SUCCESS, "b": DEAD}, {"a": CANCELLED})
     assert answer == read_waiters(answer)
-    assert {"both", "one", "of chain"} <= set(answer) <= {*WAITERS} - {"none"}
-    stands = {id: (succeeded, missed) for id, *_, succeeded, missed, _ in read_waiters(WAITERS).values()}
-    assert {id: (outcomes(id), stands[id]) for id in WAITERS} == {
+    stands = counts("both", "one", "none", "of chain", "of other chain", "knows it")
+    assert {"both", "one", "of chain"} <= set(answer) <= {*stands} - {"none"}
+    assert {id: (outcomes(id), stand) for id, stand in stands.items()} == {
         "both": ({"a": "success", "b": "dead"}, (1, 1)),
         "one": ({"b": "dead"}, (0, 1)),
         "none": ({"c": ""}, (0, 0)),
@@ -116,12 +119,6 @@ def test_all_watchers_are_resolved(way, monkeypatch):
     }
 
 
-def test_named_waiters_are_resolved_too():
-    watch("gate", "a")
-    watch("named", "b")
-    assert resolve_waiters({"named"}, Outcomes({"a": Status.SUCCESS}, {})) == read_waiters(["gate", "named"])
-
-
 @on_postgres
 @pytest.mark.parametrize("version", ["fast"], indirect=True)
 @pytest.mark.parametrize(("keeps_plans", "statements"), [(True, ["RESOLVE"]), (False, ["SELECT"])])
@@ -129,18 +126,18 @@ def test_outcomes_without_watchers_take_one_statement(keeps_plans, statements, m
     """A session that keeps no plans would plan the large statement for each work that settles alone."""
     monkeypatch.setattr(dependencies, "keeps_plans", lambda database: keeps_plans)
     with CaptureQueriesContext(connection) as run:
-        assert resolve_waiters(set(), Outcomes({"step": Status.SUCCESS}, {"chain": Status.SUCCESS})) == {}
+        assert resolve({"step": SUCCESS}, {"chain": SUCCESS}) == {}
     assert ["RESOLVE" if "FOR UPDATE" in query["sql"] else "SELECT" for query in run] == statements
 
 
-def test_watchers_and_named_waiters_are_locked_in_id_order():
+def test_watchers_and_named_waiters_are_resolved_and_locked_in_id_order():
     watch("gate", "a", "b")
     watch("of chain", "c", chain=True)
     watch("named")
     watch("other", "d")
-    outcomes = Outcomes({"b": Status.SUCCESS}, {"c": Status.DEAD})
     with CaptureQueriesContext(connection) as run, transaction.atomic():
-        assert set(resolve_waiters({"named"}, outcomes)) == {"gate", "named", "of chain"}
+        answer = resolve({"b": SUCCESS}, {"c": DEAD}, named={"named"})
+    assert answer == read_waiters(["gate", "named", "of chain"])
     [locking] = [query["sql"] for query in run if "ORDER BY" in query["sql"]]
     assert locking.index("gate") < locking.index("named") < locking.index("of chain")
 
@@ -156,62 +153,57 @@ def test_inserted_edges_keep_their_order_and_values_however_many_there_are(numbe
 
 
 def test_the_watchers_of_many_works_are_found():
-    watch("gate", *(f"w{number}" for number in range(600)))
+    ids = [f"w{number}" for number in range(600)]
+    watch("gate", *ids)
     watch("other", "w599", "elsewhere")
-    assert watchers_of([f"w{number}" for number in range(600)]) == {"gate", "other"}
+    assert watchers_of(ids) == {"gate", "other"}
     assert watchers_of(["nowhere"]) == set()
 
 
-@contextmanager
-def resolving_elsewhere(outcomes: Outcomes) -> Iterator[Callable[[], object]]:
-    """Open a transaction here; at its end another one, which resolves waiters, waits for it.
-
-    The other's answer is given after the block.
-    """
-    answers: list[object] = []
-
-    def resolve() -> None:
-        with transaction.atomic():
-            answers.append(resolve_waiters(set(), outcomes))
-
-    with ExitStack() as threads, transaction.atomic():
-        yield lambda: answers.pop()
-        threads.enter_context(in_thread(resolve))
-        eventually(somebody_waits)
-
-
-@transactional
 @on_postgres
-def test_outcomes_that_another_recorded_while_a_waiter_was_locked_are_seen():
-    """One statement sees edges as they were when it began."""
-    watch("gate", "a", "b", "c")
-    with resolving_elsewhere(Outcomes({"a": Status.SUCCESS, "b": Status.SUCCESS}, {})) as answer:
-        record_outcomes(lock_waiters(["gate"]), Outcomes({"a": Status.DEAD, "b": Status.SUCCESS}, {}))
-    assert answer() == read_waiters(["gate"])
-    assert outcomes("gate") == {"a": "success", "b": "success", "c": ""}
-    assert (read_waiters(["gate"])["gate"].succeeded, read_waiters(["gate"])["gate"].missed) == (2, 0)
+@pytest.mark.django_db(transaction=True)
+class TestWhileAnotherHoldsThem:
+    @contextmanager
+    def resolving_elsewhere(self, works):
+        """Open a transaction here; at its end another one, which resolves waiters, waits for it.
 
+        The other's answer is given after the block.
+        """
+        answers = []
 
-@transactional
-@on_postgres
-@pytest.mark.parametrize("version", ["fast"], indirect=True)
-def test_a_waiter_that_was_only_locked_is_resolved_at_once(monkeypatch):
-    watch("gate", "a", "b")
-    with resolving_elsewhere(Outcomes({"a": Status.SUCCESS}, {})) as answer:
-        lock_waiters(["gate"])
-        monkeypatch.setattr(dependencies, "record_outcomes", None)
-    assert answer() == read_waiters(["gate"])
-    assert (outcomes("gate"), read_waiters(["gate"])["gate"].succeeded) == ({"a": "success", "b": ""}, 1)
+        def answer():
+            with transaction.atomic():
+                answers.append(resolve(works))
 
+        with ExitStack() as threads, transaction.atomic():
+            yield answers
+            threads.enter_context(in_thread(answer))
+            eventually(somebody_waits)
 
-@transactional
-@on_postgres
-def test_a_waiter_that_is_deleted_meanwhile_is_left_out():
-    watch("gate", "a")
-    watch("other", "a")
-    with resolving_elsewhere(Outcomes({"a": Status.SUCCESS}, {})) as answer:
-        lock_waiters(["gate"])
-        Edge.objects.filter(waiter_id="gate").delete()
-        Waiter.objects.filter(work_id="gate").delete()
-    assert answer() == read_waiters(["other"])
-    assert outcomes("other") == {"a": "success"}
+    def test_outcomes_that_another_recorded_while_a_waiter_was_locked_are_seen(self):
+        """One statement sees edges as they were when it began."""
+        watch("gate", "a", "b", "c")
+        with self.resolving_elsewhere({"a": SUCCESS, "b": SUCCESS}) as answers:
+            record_outcomes(lock_waiters(["gate"]), Outcomes({"a": DEAD, "b": SUCCESS}, {}))
+        assert answers == [read_waiters(["gate"])]
+        assert outcomes("gate") == {"a": "success", "b": "success", "c": ""}
+        assert counts("gate") == {"gate": (2, 0)}
+
+    @pytest.mark.parametrize("version", ["fast"], indirect=True)
+    def test_a_waiter_that_was_only_locked_is_resolved_at_once(self, monkeypatch):
+        watch("gate", "a", "b")
+        with self.resolving_elsewhere({"a": SUCCESS}) as answers:
+            lock_waiters(["gate"])
+            monkeypatch.setattr(dependencies, "record_outcomes", None)
+        assert answers == [read_waiters(["gate"])]
+        assert (outcomes("gate"), counts("gate")) == ({"a": "success", "b": ""}, {"gate": (1, 0)})
+
+    def test_a_waiter_that_is_deleted_meanwhile_is_left_out(self):
+        watch("gate", "a")
+        watch("other", "a")
+        with self.resolving_elsewhere({"a": SUCCESS}) as answers:
+            lock_waiters(["gate"])
+            Edge.objects.filter(waiter_id="gate").delete()
+            Waiter.objects.filter(work_id="gate").delete()
+        assert answers == [read_waiters(["other"])]
+        assert outcomes("other") == {"a": "success"}
