@@ -224,10 +224,11 @@ class Discard(NamedTuple):
     position: int
 
 
-def discard_after_call(frame: FrameType) -> Discard | None:
+def discard_after_call(frame: FrameType) -> tuple[FrameType, Discard] | None:
     """Return where the result of the call at which ``frame`` is will be discarded, by it or by its caller.
 
-    None if the next instruction uses the result, or if the interpreter is not CPython.
+    That is the frame, and its instruction. None if the next instruction uses the result, or if the
+    interpreter is not CPython.
     """
     if sys.implementation.name != "cpython":
         return None
@@ -235,7 +236,7 @@ def discard_after_call(frame: FrameType) -> Discard | None:
     if instruction == RETURN_VALUE and frame.f_back is not None:
         frame = frame.f_back
         instruction, position = next_instruction(frame)
-    return Discard(id(frame), position) if instruction == POP_TOP else None
+    return (frame, Discard(id(frame), position)) if instruction == POP_TOP else None
 
 
 def next_instruction(frame: FrameType) -> tuple[int, int]:

@@ -208,7 +208,7 @@ class Probe:
     """Records where its construction finds a discard, and whether that is what frees it."""
 
     def __init__(self):
-        self.discard = discard_after_call(sys._getframe(1))
+        _, self.discard = discard_after_call(sys._getframe(1)) or (None, None)
         SEEN.append(self.discard is not None)
 
     def __del__(self):

@@ -267,8 +267,8 @@ class Watch:
 
     def note(self, request: WorkRequest[Any, Any], frame: FrameType) -> None:
         """Watch a request that was built in this frame, if the next instruction discards it."""
-        if (discard := discard_after_call(frame)) is not None:
-            request.__dict__["_unused"] = Unused(request.type, frame, discard)
+        if (found := discard_after_call(frame)) is not None:
+            request.__dict__["_unused"] = Unused(request.type, *found)
 
     def report(self, unused: Unused) -> None:
         """Record a dropped request for the attempt that runs here, or warn."""
