@@ -36,10 +36,7 @@ from django_ayework.worker.attempt import Ended
 from django_ayework.worker.claimer import Claimer, Commands, Prefetch
 from django_ayework.worker.dispatch import Dispatcher
 from django_ayework.worker.executor import Executor, Load
-from django_ayework.worker.health import (
-    WorkerHealth,
-    WorkerRegistration,
-)
+from django_ayework.worker.health import WorkerHealth, WorkerRegistration
 from django_ayework.worker.in_flight import ActiveWork, Delivery, InFlight, LeaseThread, active_works
 from django_ayework.worker.maintenance import MaintenanceThread, Scheduler
 from django_ayework.worker.settler import Settler
