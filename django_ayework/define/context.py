@@ -297,7 +297,7 @@ class Context:
         return self._transactions.prepare()
 
     def aprepare(self, act: Callable[[], T]) -> Coroutine[Any, Any, T]:
-        """Run the plain function ``act`` in a transaction of its own; see prepare()."""
+        """Await it: run the plain function ``act`` in a transaction of its own; see prepare()."""
         return self._transactions.aprepare(act)
 
     def complete(self) -> AbstractContextManager[None]:
@@ -317,10 +317,10 @@ class Context:
         return self._transactions.complete(self)
 
     def acomplete(self, act: Callable[[], T]) -> Coroutine[Any, Any, T]:
-        """Run the plain function ``act`` and end this work in one transaction; return what ``act`` returned.
+        """Await it: run the plain function ``act``, and end this work, in one transaction.
 
-        The return value is the outcome, or if it is None the one instruction that ``act`` built. See
-        complete().
+        Returns what ``act`` returned. That is the outcome, or if it is None the one instruction that ``act``
+        built. See complete().
         """
         return self._transactions.acomplete(self, act)
 
