@@ -291,7 +291,7 @@ def text_of(cursor: Cursor) -> str:
 
 
 def cursor_from(text: str | None) -> Cursor | None:
-    """Read a place; None for a missing or unreadable text."""
+    """Read a cursor; None for a missing or unreadable text."""
     moment, _, id = (text or "").partition("~")
     try:
         return Cursor(datetime.fromisoformat(moment), id)

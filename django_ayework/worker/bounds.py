@@ -4,9 +4,9 @@ from __future__ import annotations
 
 #: After the grace: ended works are settled, threads end, the row of the worker is written.
 FAREWELL = 10.0
-#: Part of FAREWELL: outcomes that are in hand when the grace is over are written.
+#: Part of FAREWELL: the time to write the outcomes that are in hand when the grace is over.
 LAST_OUTCOMES = 4.0
-#: Part of FAREWELL: the threads of leases, maintenance and schedules end their last turns.
+#: Part of FAREWELL: the time for the last turns of the threads of leases, maintenance and schedules.
 LAST_DUTIES = 2.0
 #: The time that a supervisor gives its children beyond their grace and farewell.
 CHILDREN = 5.0

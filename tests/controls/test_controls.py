@@ -249,7 +249,7 @@ def poll():
 @with_workers
 class TestContinuous:
     def looked(self, **options) -> int:
-        """Let a worker look whether a work is to be queued; return how many there are then."""
+        """Let a worker check whether to queue a work. Return the number of works afterwards."""
         Worker(burst=True, **options).run()
         return Work.objects.filter(type="controls.poll").count()
 

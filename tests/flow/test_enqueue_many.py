@@ -180,7 +180,7 @@ def test_a_group_forms_without_the_works_that_were_queued_before():
 
 @pytest.fixture
 def rechecks(monkeypatch: Any) -> list[bool]:
-    """Whether each new waiter is to be rechecked, for others may be ending what it watches."""
+    """Whether each new waiter is marked for a recheck."""
     seen: list[bool] = []
 
     def insert_waiters(waiters: Any, watched: Any) -> None:

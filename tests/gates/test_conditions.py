@@ -78,7 +78,7 @@ def test_gates_that_watch_gates_open_in_one_go():
 
 
 def script(on: str, broken: str, acts: str, ran: str, **options: Any) -> tuple[Any, ...]:
-    """A gate over steps of which some are to die, acts, each with how the gate then stands, and what ran."""
+    """Return a row: the watched steps, those that die, acts with the gate after each, and what ran."""
     return on.split(), broken.split(), acts.split(", "), ran.split(), options
 
 

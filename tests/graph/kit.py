@@ -31,7 +31,7 @@ def dead_workflow(first: str = "ab") -> str:
 
 
 def fill(number: int, dead: int = 0) -> str:
-    """Make a group of so many works, of which some are dead, and a gate over all; return its id."""
+    """Make a group of works, some of them dead, and a gate over all of them. Return its id."""
     root = WorkFactory(type="graph.root", status="success")
     Work.objects.filter(id=root.id).update(group_id=root.id)
     member = {"group_id": root.id, "parent_id": root.id}

@@ -310,7 +310,7 @@ def test_stages_and_atomic_are_refused_where_they_make_no_sense():
         pass
 
 
-# Stages of which nothing has run, as their handler forgot with or await
+# Stages that did not begin, because their handler forgot with or await
 
 
 def act() -> None: ...

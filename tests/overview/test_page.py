@@ -1,4 +1,4 @@
-"""The overview in the admin: what it shows, to whom, at which cost; and ``work_counts``."""
+"""The overview in the admin: its content, its permissions and its cost; and ``work_counts``."""
 
 import re
 from datetime import timedelta

@@ -35,7 +35,7 @@ def broken():
 
 
 def stands(*gates):
-    """The status of each, and whether it is to be rechecked."""
+    """The status of each work, and whether it is marked for a recheck."""
     flags = dict(Waiter.objects.values_list("work_id", "recheck"))
     return [(str(gate.state().status), flags[gate.id]) for gate in gates]
 

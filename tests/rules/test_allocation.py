@@ -102,7 +102,7 @@ UNLABELLED, LABELLED = task("unlabelled", number=1), task("labelled", "A", numbe
 
 
 @pytest.mark.parametrize(("order", "waiting", "running", "names"), [
-    # A free place goes to the label of which the fewest run. Tasks without a label count as one.
+    # A free slot goes to the label with the fewest running tasks. Tasks without a label count as one label.
     (by_balance, [A3, B4, C5], ["A", "A"], "b4 c5 a3"), (by_balance, [A3, B4, C5], ["A", "B"], "c5 a3 b4"),
     (by_balance, [UNLABELLED, LABELLED], ["", ""], "labelled unlabelled"),
     (by_balance, [UNLABELLED, LABELLED], ["A"], "unlabelled labelled"),
