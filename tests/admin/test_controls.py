@@ -6,17 +6,27 @@ import pytest
 from django.contrib.admin.models import LogEntry
 
 from django_ayework import enqueue, limit, pause
+from django_ayework.define.types import registry
 from django_ayework.flow.controls import current_controls
 from django_ayework.models import WorkControl
 from django_ayework.testing.factories import WorkControlFactory
 from tests.admin.kit import address, assert_shows, logged
-from tests.app.works import add
+from tests.app.works import add, notify
 from tests.controls.works import declared
 
 pytestmark = pytest.mark.django_db
 CONTROLS = "workcontrol_changelist"
 EMPTY = dict.fromkeys(("priority", "weight", "max_running", "max_claimed", "interval"), "")
 EMPTY |= {"continuous": "unknown"}
+
+
+@pytest.fixture(autouse=True)
+def few_types(monkeypatch):
+    """The page has a row for each type, and the modules of all tests declare a thousand."""
+    monkeypatch.setattr(registry, "_declared", {each.name: each for each in (declared, add, notify)})
+    registry.version += 1
+    yield
+    registry.version += 1
 
 
 def errors(response):

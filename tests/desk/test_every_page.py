@@ -67,14 +67,16 @@ def overflow(browser):
 
 @pytest.mark.parametrize("width", [1400, 420])
 def test_every_page_is_accessible_in_both_themes_fits_and_is_safe(browser, live_server, width):
+    """The colours are those of the wide page, so the narrow one is not looked at in the dark."""
     populate()
     found = []
     for name, url in pages().items():
         resize(browser, width)
         browser.get(live_server.url + url)
         found += [f"{name}: {each}" for each in (*complaints(browser), *violations(browser))]
-        darken(browser, width)
-        found += [f"{name} in the dark: {each}" for each in violations(browser, OF_COLOURS)]
+        if width == 1400:
+            darken(browser, width)
+            found += [f"{name} in the dark: {each}" for each in violations(browser, OF_COLOURS)]
         complaints(browser)  # axe-core styles what it looks at
         if browser.execute_script("return window.broken"):
             found.append(f"{name}: a hostile text became markup")

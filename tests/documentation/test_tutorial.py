@@ -36,6 +36,7 @@ def settings_of_database() -> Iterator[str]:
 
 
 @pytest.mark.django_db
+@pytest.mark.vendors("sqlite", "postgresql")
 @pytest.mark.timeout(300)
 def test_the_tutorial_can_be_done_from_its_first_page_to_its_last(tmp_path, settings_of_database) -> None:
     with tutorial(tmp_path, settings=settings_of_database) as reader:
