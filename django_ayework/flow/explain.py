@@ -176,7 +176,7 @@ def why_scheduled(row: WorkRow, now: datetime) -> list[Reason]:
     workers = live_workers(now) if row.run_at <= now else None
     paused = pauses(row.type, row.queue, current_controls())
     reasons = [*scheduled(row.run_at, now, row.queue, workers), *paused]
-    return [*reasons, *past_of(row, now), *bound(row.deadline, now)]
+    return [*reasons, *past_of(row, now), *bound(row.deadline, now, due=row.run_at)]
 
 
 def past_of(row: WorkRow, now: datetime) -> list[Reason]:

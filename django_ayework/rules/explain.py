@@ -53,6 +53,7 @@ class Code(StrEnum):
     RETRIED_BY_HAND = "retried_by_hand"  # a user gave it new attempts
     PARKED = "parked"  # no worker that took it knew its type
     DEADLINE = "deadline"  # it expires at a moment to come
+    EXPIRES_WHEN_DUE = "expires_when_due"  # its deadline is before the moment that it waits for
     PAST_DEADLINE = "past_deadline"  # the next worker that polls ends it as expired
     # other works
     WAITS_FOR_WORKS = "waits_for_works"  # a gate whose condition is not met
@@ -305,12 +306,24 @@ def history(
     return []
 
 
-def bound(deadline: datetime | None, now: datetime, opens: bool = False) -> list[Reason]:
-    """Return by when the work must start, or a gate must open, if it has a deadline."""
+def bound(
+    deadline: datetime | None, now: datetime, opens: bool = False, due: datetime | None = None
+) -> list[Reason]:
+    """Return by when the work must start, or a gate must open, if it has a deadline.
+
+    ``due`` is the moment that a scheduled work waits for.
+    """
     if deadline is None:
         return []
     facts = {"deadline": deadline}
     at = moment_text(deadline, now)
+    if due is not None and due > now and has_expired(deadline, due):
+        text = phrase(
+            "Its deadline, %(at)s, is before that: it expires when it is due, unless it is triggered before "
+            "its deadline.",
+            at=at,
+        )
+        return [Reason(Code.EXPIRES_WHEN_DUE, text, facts)]
     if has_expired(deadline, now):
         text = phrase("Its deadline passed at %(at)s: the next worker that polls ends it as expired.", at=at)
         return [Reason(Code.PAST_DEADLINE, text, facts)]

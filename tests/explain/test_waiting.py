@@ -107,6 +107,18 @@ def test_it_is_due_later_and_has_a_deadline():
     assert facts(handle, "deadline") == {"deadline": handle.state().deadline}
 
 
+@pytest.mark.parametrize("passed", [0, 120])
+def test_it_is_due_after_its_deadline_and_expires_then(passed):
+    handle = enqueue(one(), delay=300, expires=60)
+    time_travel(passed)
+    drain()
+    assert "is before that: it expires when it is due" in why(handle, "not_due", "expires_when_due")
+    assert facts(handle, "expires_when_due") == {"deadline": handle.state().deadline}
+    time_travel(300)
+    drain()
+    assert handle.state().reason == "expired"
+
+
 def test_its_moment_has_come():
     handle = enqueue(one(), delay=60)
     time_travel(90)
