@@ -14,7 +14,7 @@ from django_ayework.define.handles import C, G, Handle, P, R, T, WorkState
 from django_ayework.define.options import EnqueueOptions
 from django_ayework.define.requests import WorkRequest, watch
 from django_ayework.documentation import type_error
-from django_ayework.flow import acts, changing, controls, counts, handles, termination
+from django_ayework.flow import acts, bulk_actions, changing, controls, counts, handles, termination
 from django_ayework.flow import enqueue as queueing
 from django_ayework.flow import explain as explaining
 from django_ayework.flow import retry as retrying
@@ -258,6 +258,7 @@ get_handle = handles.get_handle
 limit = controls.limit
 pause = controls.pause
 resume = controls.resume
+start_bulk_action = bulk_actions.start_bulk_action
 work_counts = counts.work_counts
 
 enqueue_in_thread = awaitable(enqueue)  # pyright infers the overloads of a name, and not of a nested call
@@ -274,5 +275,6 @@ alimit = awaitable(limit)
 apause = awaitable(pause)
 aresume = awaitable(resume)
 aretry = awaitable(retry)
+astart_bulk_action = awaitable(start_bulk_action)
 atrigger = awaitable(trigger)
 awork_counts = awaitable(work_counts)

@@ -143,7 +143,7 @@ class BulkActionAdmin(ButtonsAdmin, LiveAdmin):
         are_valid = form.is_valid() and (given is None or given.is_valid())
         try:
             if request.method == "POST" and are_valid:
-                row = bulk_actions.create(
+                row = bulk_actions.start_bulk_action(
                     action.act,
                     filter,
                     parameters=given.cleaned_data if given else None,

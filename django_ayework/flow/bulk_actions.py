@@ -37,6 +37,7 @@ from django_ayework.store.database import (
     is_contention,
     on_commit,
     own_transaction,
+    sync_only,
 )
 from django_ayework.store.deletion import lock_steps
 from django_ayework.store.dependencies import read_waiters
@@ -68,7 +69,8 @@ HELD = "another transaction held this work, or one that it belongs to; act on it
 # Creating, stopping, resuming
 
 
-def create(
+@sync_only
+def start_bulk_action(
     action: str,
     filter: Mapping[str, Any],
     *,
@@ -77,14 +79,20 @@ def create(
     until: datetime | None = None,
     by: str = "",
 ) -> BulkAction:
-    """Store a bulk action, which workers begin to carry out after the commit.
+    """Store an action on all works that match a filter; workers begin to carry it out after the commit.
 
-    ``filter`` are parameters of ``store.selection``. Works that die, or are queued, after ``until`` are left
-    alone: now, unless it is given. ``per_minute`` is how many works are acted on in a minute (None: no
-    bound). ``by`` is the name of a user.
+    ``action`` is "retry", "run_again", "run_now", "complete", "change_priority", "change_queue", "cancel" or
+    "delete". ``parameters`` are those of the action, such as ``{"queue": "slow"}``. The keys of ``filter``
+    are columns of works, such as ``status``, ``type`` and ``queue``, or ``ids`` or ``cause``. ``per_minute``
+    is how many works are acted on in a minute (None: no bound). Works that die, or are queued, after
+    ``until``, an aware datetime, are left alone: now, unless it is given. ``by`` is the name of a user.
 
-    Raises ValueError for an unknown act or parameter, for a value that a parameter cannot have, for more than
-    500 ids, and for a pace below 1.
+    Raises ValueError for an unknown action or key, for a value that a key cannot have, for more than 500 ids,
+    and for a pace below 1.
+
+    Example::
+
+        start_bulk_action("retry", {"status": "dead", "type": "shop.charge"}, per_minute=600)
     """
     if action not in ACTS:
         raise value_error(
@@ -153,7 +161,7 @@ def selected(row: BulkAction) -> Selection:
 def count_of(action: str, filter: Mapping[str, Any], until: datetime) -> int | None:
     """Count the works that a bulk action would act on, up to one more than 10 000; None: too many to look at.
 
-    Raises ValueError as :func:`create` does.
+    Raises ValueError as :func:`start_bulk_action` does.
     """
     return selection_of(filter, ACTS[action].statuses, until).count()
 
@@ -174,17 +182,6 @@ def carry_out(seconds: float, is_over: Callable[[], bool] = lambda: False) -> fl
         return None
     pause = (due_at - clock.now()).total_seconds()
     return max(pause, 0.0 if is_free else OTHERS_TURN)
-
-
-def run_bulk_actions() -> int:
-    """Carry out all bulk actions to their ends at once, whatever their pace; return how many pages that took.
-
-    For tests.
-    """
-    pages = 0
-    while (due_at := bulk_actions.next_due(ACTS)) is not None:
-        pages += step(max(due_at, clock.now()))
-    return pages
 
 
 @dataclass(slots=True)

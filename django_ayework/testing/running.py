@@ -27,6 +27,8 @@ from django_ayework.define.requests import WorkRequest, require_requests
 from django_ayework.define.types import registry
 from django_ayework.documentation import logged
 from django_ayework.errors import ChainNotFound, InvalidInstruction, InvalidWorkId
+from django_ayework.flow.acts import ACTS
+from django_ayework.flow.bulk_actions import step
 from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.controls import current_controls
 from django_ayework.flow.gates import recheck_leftovers
@@ -47,6 +49,7 @@ from django_ayework.rules.schedules import BOUND
 from django_ayework.rules.states import Outcome, Status
 from django_ayework.store import claims, transitions
 from django_ayework.store.attempts import write_progress
+from django_ayework.store.bulk_actions import next_due as next_due_page
 from django_ayework.store.database import clock
 from django_ayework.store.lanes import lanes_with_work
 from django_ayework.store.rows import WorkRow
@@ -379,6 +382,14 @@ def tick() -> int:
     """
     sync()
     return fire_due(most=2 * BOUND, limit=ALL).fired
+
+
+def run_bulk_actions() -> int:
+    """Carry out all bulk actions to their ends, whatever their pace; return how many pages that took."""
+    pages = 0
+    while (due_at := next_due_page(ACTS)) is not None:
+        pages += step(max(due_at, clock.now()))
+    return pages
 
 
 class time_travel:  # noqa: N801  # used as a function, and as a context manager

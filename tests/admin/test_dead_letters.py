@@ -7,17 +7,17 @@ import pytest
 from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 
-from django_ayework import enqueue, work
+from django_ayework import enqueue, start_bulk_action, work
 from django_ayework.admin.dead_letters import DeadLetterAdmin
 from django_ayework.admin.gates import GateAdmin
 from django_ayework.admin.works import WorkAdmin
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.flow import bulk_actions
-from django_ayework.flow.bulk_actions import create, run_bulk_actions, step
+from django_ayework.flow.bulk_actions import step
 from django_ayework.models import BulkAction, Work
 from django_ayework.store import causes as store
 from django_ayework.store.database import clock
-from django_ayework.testing import drain
+from django_ayework.testing import drain, run_bulk_actions
 from django_ayework.testing.factories import DeadLetterFactory, WorkFactory
 from tests.admin.kit import address, assert_hides, assert_shows, hide, ids_on, logged
 from tests.app.works import add
@@ -283,7 +283,7 @@ def test_the_fragment_is_not_sent_again_while_nothing_changes(operator):
 
 def test_refusals_and_errors_stay_text(page):
     WorkFactory(id="w1", status="cancelled", type=XSS)
-    row = create("retry", {"type": XSS}, by=XSS)
+    row = start_bulk_action("retry", {"type": XSS}, by=XSS)
     BulkAction.objects.update(report=f'[["", "{XSS}"], ["{XSS}", "{XSS}"]]', refused=30, status="failed")
     for shown in (page(PAGE, row.pk), page("bulkaction_live", row.pk)):
         assert XSS not in shown

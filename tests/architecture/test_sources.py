@@ -18,14 +18,14 @@ FOLDERS = [PACKAGE, *(ROOT / name for name in ("example_project", "tests", "benc
 NAMES = """
 Abort Aborted AlreadyCompleted AttemptTimeout AyeworkError BatchItem BlockerReference ChainNotFound
 ChainState Context Continue Count CronError Dedup Defer EnqueueOptions Explanation Handle Instruction
-InvalidWorkId NeverEnqueued NotEncodable NotRetryable NotTriggerable NotWaiting
-PayloadTooLarge Queue Reschedule Result Retry Status
-UnknownWorkType Void WaitInTransaction WaitTimeout WorkCancelled WorkCount WorkFailed WorkNotFound WorkRequest
-WorkState WorkType Worker WorkerNotFound acancel achange_priority achange_queue acommand_worker acomplete
-adelete_chains aenqueue aenqueue_many aexplain alimit apause aresume aretry atrigger awork_counts batch_work
-cancel change_priority change_queue command_worker complete completing condition_met delete_chains dependency
-enqueue enqueue_many enqueue_on explain get_handle limit next_after parse_cron pause registry resume retry
-schedule trigger work work_counts
+InvalidWorkId NeverEnqueued NotEncodable NotRetryable NotTriggerable NotWaiting PayloadTooLarge Queue
+Reschedule Result Retry Status UnknownWorkType Void WaitInTransaction WaitTimeout WorkCancelled WorkCount
+WorkFailed WorkNotFound WorkRequest WorkState WorkType Worker WorkerNotFound acancel achange_priority
+achange_queue acommand_worker acomplete adelete_chains aenqueue aenqueue_many aexplain alimit apause aresume
+aretry astart_bulk_action atrigger awork_counts batch_work cancel change_priority change_queue
+command_worker complete completing condition_met delete_chains dependency enqueue enqueue_many enqueue_on
+explain get_handle limit next_after parse_cron pause registry resume retry schedule start_bulk_action
+trigger work work_counts
 """
 WRITING = {"update", "aupdate", "create", "acreate", "get_or_create", "update_or_create", "bulk_update"}
 IN_BULK = {"update_rows", "move", "write"}  # of store.many_rows: any column

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django_ayework import Retry, enqueue_many
-from django_ayework.flow.bulk_actions import create
+from django_ayework import Retry, enqueue_many, start_bulk_action
 from django_ayework.models import BulkAction
 from django_ayework.testing import drain
 from tests.app.works import fail
@@ -22,7 +21,7 @@ def dead_works(number: int, message: str = "no luck", **options: Any) -> list[st
 
 def retry_all(**options: Any) -> BulkAction:
     """Store a bulk action that retries all dead works."""
-    return create("retry", options.pop("filter", {"status": "dead"}), **options)
+    return start_bulk_action("retry", options.pop("filter", {"status": "dead"}), **options)
 
 
 def now_of(row: BulkAction) -> BulkAction:

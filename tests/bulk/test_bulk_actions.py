@@ -5,17 +5,28 @@ import threading
 from datetime import timedelta
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import connection, transaction
 
-from django_ayework import cancel, dependency, enqueue, enqueue_many, pause, retry, work
+from django_ayework import (
+    astart_bulk_action,
+    cancel,
+    dependency,
+    enqueue,
+    enqueue_many,
+    pause,
+    retry,
+    start_bulk_action,
+    work,
+)
 from django_ayework.flow import acts, bulk_actions
 from django_ayework.flow.acts import Act, ActReport
-from django_ayework.flow.bulk_actions import create, resume, run_bulk_actions, step, stop
+from django_ayework.flow.bulk_actions import resume, step, stop
 from django_ayework.flow.maintenance import prune_others
 from django_ayework.models import BulkAction, Work, WorkerProcess
 from django_ayework.rules.states import Status
 from django_ayework.store import selection
-from django_ayework.testing import drain, now, running_worker, time_travel
+from django_ayework.testing import drain, now, run_bulk_actions, running_worker, time_travel
 from tests.app.works import add, fail, notify
 from tests.bulk.kit import ONCE, dead_works, now_of, retry_all
 from tests.processes import PATIENCE, eventually
@@ -99,7 +110,7 @@ def test_filters_are_those_of_the_list_and_ids(act):
         ({"group_id": Work.objects.get(id=group[0]).group_id}, {"first", "second"}),
     ):
         acted.clear()
-        row = carried_out(create(act(note), filter))
+        row = carried_out(start_bulk_action(act(note), filter))
         found = {names[id] for id in acted}
         assert (found, row.expected, row.done) == (expected, len(expected), len(expected)), filter
 
@@ -116,18 +127,18 @@ def test_filters_are_those_of_the_list_and_ids(act):
 )
 def test_what_cannot_be_is_refused_at_once(action, filter, options):
     with pytest.raises(ValueError, match=r"expected|not a valid"):
-        create(action, filter, **options)
+        start_bulk_action(action, filter, **options)
     assert not BulkAction.objects.exists()
 
 
 def test_other_acts_have_parameters():
     handle = enqueue(add(a=1, b=2))
-    create("change_priority", {"type": "shop.add"}, parameters={"priority": 5})
+    async_to_sync(astart_bulk_action)("change_priority", {"type": "shop.add"}, parameters={"priority": 5})
     run_bulk_actions()
     assert Work.objects.get(id=handle.id).priority == 5
-    assert carried_out(create("cancel", {"type": "shop.add"})).done == 1
+    assert carried_out(start_bulk_action("cancel", {"type": "shop.add"})).done == 1
     assert handle.state().status == "cancelled"
-    assert carried_out(create("delete", {"status": "cancelled"})).done == 1
+    assert carried_out(start_bulk_action("delete", {"status": "cancelled"})).done == 1
     assert not Work.objects.exists()
 
 
@@ -137,7 +148,7 @@ def test_a_page_looks_at_a_bounded_number_of_works(window, monkeypatch):
     enqueue_many([add(a=1, b=2) for _ in range(20)])
     mails = {handle.id for handle in enqueue_many([notify(order_id=n) for n in range(5)])}
     enqueue_many([add(a=1, b=2) for _ in range(10)])
-    assert carried_out(create("cancel", {"queue": "mail"})).done == 5
+    assert carried_out(start_bulk_action("cancel", {"queue": "mail"})).done == 5
     assert set(Work.objects.filter(status="cancelled").values_list("id", flat=True)) == mails
 
 
@@ -146,14 +157,14 @@ def test_to_create_one_takes_a_few_queries_and_counts_so_many(monkeypatch, djang
     with django_assert_max_num_queries(8):
         retry_all()
     monkeypatch.setattr(selection, "COUNTED_AMONG", 3)
-    assert create("cancel", {"queue": "mail"}).expected == bulk_actions.UNKNOWN
+    assert start_bulk_action("cancel", {"queue": "mail"}).expected == bulk_actions.UNKNOWN
 
 
 def test_refusals_are_counted_and_the_first_ones_kept():
     failing = enqueue(fail(), retry=ONCE)
     gates = [enqueue(dependency([failing], [add(a=1, b=2)])).id for _ in range(30)]
     drain(raises=False)
-    row = create("retry", {"ids": gates})
+    row = start_bulk_action("retry", {"ids": gates})
     assert row.expected == 30
     row = carried_out(row)
     assert (row.status, row.done, row.refused) == ("done", 0, 30)
@@ -174,7 +185,7 @@ def test_a_page_that_breaks_ends_it_with_the_error_and_undoes_the_page(act):
             raise RuntimeError("<b>broken</b>")
         return ActReport(done=list(ids))
 
-    row = carried_out(create(act(breaks), {"status": "dead"}))
+    row = carried_out(start_bulk_action(act(breaks), {"status": "dead"}))
     assert (row.status, row.done, row.next_at) == ("failed", 25, None)
     assert json.loads(row.report) == [["", "RuntimeError: <b>broken</b>"]]
     assert not Work.objects.filter(priority=9).exists()
