@@ -90,3 +90,9 @@ def running_worker() -> Any:
 def tick() -> Any:
     """See django_ayework.testing.tick."""
     return kit("tick")
+
+
+@pytest.fixture
+def run_bulk_actions() -> Any:
+    """See django_ayework.testing.run_bulk_actions."""
+    return kit("run_bulk_actions")

@@ -25,8 +25,8 @@ from django_ayework.rules.states import Reason
 from django_ayework.store import deletion, entries, throughput, worker_processes
 from django_ayework.store.database import clock, is_contention, is_refused_data, own_transaction
 from django_ayework.store.dependencies import BlockedCursor, blocked_page, stranded_among
-from django_ayework.store.locks import lock_lapsed, lock_overdue
-from django_ayework.store.rows import WorkRow
+from django_ayework.store.leases import lock_lapsed
+from django_ayework.store.rows import WorkRow, lock_overdue
 from django_ayework.store.schedules import delete_firings
 
 logger = logging.getLogger("django_ayework")

@@ -37,8 +37,7 @@ from django_ayework.store import transitions
 from django_ayework.store.attempts import recorded
 from django_ayework.store.database import atomic, clock, in_own_transaction
 from django_ayework.store.dependencies import edges_to
-from django_ayework.store.locks import locked_by_others
-from django_ayework.store.rows import End, WorkRow, ends_of, find_row, lock_free_rows
+from django_ayework.store.rows import End, WorkRow, ends_of, find_row, lock_free_rows, locked_by_others
 from django_ayework.store.sessions import bound_transaction
 
 

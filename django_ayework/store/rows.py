@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, Model, OuterRef, QuerySet
 
 from django_ayework.models import Group, Work
 from django_ayework.rules.controls import FairnessKey
 from django_ayework.rules.states import LASTING, Status, Transition, is_terminal
-from django_ayework.store.database import chunked, matching, rows
+from django_ayework.store.database import atomic, chunked, matching, rows
 from django_ayework.store.many_rows import update_rows
 
 # Works
@@ -157,6 +157,24 @@ def lock_free_rows(ids: Iterable[str]) -> set[str]:
     """Lock works that nobody else has locked; return their ids. SQLite has one lock for all of them."""
     free = rows(Work).select_for_update(skip_locked=True).filter(id__in=list(ids)).order_by("id")
     return set(free.values_list("id", flat=True))
+
+
+def lock_overdue(now: datetime, limit: int) -> list[WorkRow]:
+    """Lock blocked works that are past their deadline."""
+    overdue = rows(Work).filter(status=Status.BLOCKED, deadline__lt=now).order_by("deadline")
+    return rows_of(overdue.select_for_update(skip_locked=True)[:limit])
+
+
+def locked_by_others(model: type[Model], keys: Iterable[str]) -> set[str]:
+    """Return the keys of those rows that other transactions have locked; none of ours stays locked.
+
+    On SQLite nobody else has locked anything while this transaction lasts.
+    """
+    wanted = sorted(set(keys))
+    with atomic():
+        free = matching(rows(model).select_for_update(skip_locked=True), "pk", wanted, "pk")
+        there = matching(rows(model).all(), "pk", wanted, "pk") if len(free) < len(wanted) else free
+    return {key for (key,) in {*there} - {*free}}
 
 
 def ends_of(ids: Iterable[str]) -> dict[str, End]:

@@ -24,7 +24,7 @@ from django_ayework.compat import take_commit_callbacks
 from django_ayework.define.context import AbortReason
 from django_ayework.define.types import AnyWorkType, registry
 from django_ayework.flow.maintenance import reclaim
-from django_ayework.store import locks
+from django_ayework.store import leases
 from django_ayework.store.database import alias, clock
 from django_ayework.testing import running
 from django_ayework.testing.running import (
@@ -149,5 +149,5 @@ def run_without_lease(due: list[Delivery], services: DrainServices) -> list[Ende
 
 def lose(due: list[Delivery]) -> None:
     """Let the leases of works lapse, and reclaim the works."""
-    locks.renew({each.row.id: each.row.delivery for each in due}, WORKER, clock.now())
+    leases.renew({each.row.id: each.row.delivery for each in due}, WORKER, clock.now())
     reclaim()

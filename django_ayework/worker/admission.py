@@ -1,4 +1,4 @@
-"""When a worker claims less or nothing: limits, backpressure, acceptance, unknown types; and backlogs."""
+"""When a worker claims less or nothing: retirement, backpressure, acceptance, unknown types; and backlogs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MEASURE_EVERY = 1.0
 
 
 @dataclass(eq=False)
-class Limits:
+class Retirement:
     """When a worker retires: after ``max_works`` attempts, or above ``max_memory`` megabytes."""
 
     max_works: int | None

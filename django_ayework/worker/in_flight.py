@@ -21,9 +21,9 @@ from django_ayework.flow.hooks import report
 from django_ayework.flow.payloads import StoredOptions, decode_options
 from django_ayework.rules.durations import later
 from django_ayework.rules.states import Status
-from django_ayework.store import locks
+from django_ayework.store import leases
 from django_ayework.store.database import clock, is_contention
-from django_ayework.store.locks import Holder, holders_of
+from django_ayework.store.leases import Holder, holders_of
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.interruption import Interruption
 from django_ayework.worker.threads import LoopThread, Recovery
@@ -398,7 +398,7 @@ class LeaseThread(LoopThread):
     def _renew(self, due: list[Delivery], lease: float, now: float) -> None:
         """Renew leases of one length; abort works whose leases have lapsed because that fails."""
         try:
-            renewed = locks.renew(deliveries_by_id(due), self.worker_id, later(clock.now(), lease))
+            renewed = leases.renew(deliveries_by_id(due), self.worker_id, later(clock.now(), lease))
         except Exception as error:
             for delivery in due:
                 if delivery.has_lapsed(now) and not (isinstance(error, Error) and is_contention(error)):

@@ -24,7 +24,7 @@ from django_ayework.flow.settle import Settlement, settle_here, was_settled
 from django_ayework.store.attempts import write_progress
 from django_ayework.store.connections import unwound
 from django_ayework.store.database import atomic, connection, is_contention, open_transactions
-from django_ayework.store.locks import Holder, holders_of
+from django_ayework.store.leases import Holder, holders_of
 from django_ayework.store.rows import lock_rows
 from django_ayework.worker.handlers import in_thread, require_plain_act, settlement_of
 from django_ayework.worker.in_flight import Delivery, loss_of, warn_if_late

@@ -30,7 +30,7 @@ from django_ayework.rules.controls import Scope, several
 from django_ayework.rules.health import Phase
 from django_ayework.store.sessions import engine_session, pool_size
 from django_ayework.worker import bounds
-from django_ayework.worker.admission import BacklogMonitor, Backpressure, Limits, park
+from django_ayework.worker.admission import BacklogMonitor, Backpressure, Retirement, park
 from django_ayework.worker.arrivals import arrivals_for
 from django_ayework.worker.attempt import Ended
 from django_ayework.worker.claimer import Claimer, Commands, Prefetch
@@ -156,7 +156,7 @@ class Worker(Engine):
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self._is_registered = False
-        self._limits = Limits(max_works, max_memory)
+        self._retirement = Retirement(max_works, max_memory)
         self._scope = Scope(self.queues, self.types, self.exclude_types)
         self._build(self._scope)
 
@@ -262,7 +262,7 @@ class Worker(Engine):
                     if self._commands.has_stopped:
                         last = Phase.DISMISSED
                     elif not self._stopping.is_set() and not self.lost:
-                        last = Phase.RETIRED if self._limits.reached else Phase.FINISHED
+                        last = Phase.RETIRED if self._retirement.reached else Phase.FINISHED
                 finally:
                     self._close()
         finally:
@@ -384,7 +384,7 @@ class Worker(Engine):
 
     def _claim(self, wanted: int, room: Mapping[str, int]) -> float:
         """Claim works and hand them out; return how long there is nothing to do, 0 if more can be claimed."""
-        claimed = self._claimer.claim(wanted, room, self._limits.attempts_left(self._in_flight.attempts))
+        claimed = self._claimer.claim(wanted, room, self._retirement.attempts_left(self._in_flight.attempts))
         unknown = [delivery for delivery in claimed if is_to_be_parked(delivery.row)]
         if claimed:
             self._dispatcher.hand_out([delivery for delivery in claimed if delivery not in unknown])
@@ -407,17 +407,17 @@ class Worker(Engine):
         self._in_flight.low_water = max(self.concurrency - 1, target // 2)
         if held > self._in_flight.low_water or self._stopping.is_set():
             return 0
-        return min(target - held, self._limits.attempts_left(self._in_flight.attempts))
+        return min(target - held, self._retirement.attempts_left(self._in_flight.attempts))
 
     def _is_over(self) -> bool:
         """Tell whether it is time to stop."""
         if self._stopping.is_set() or self._watchdog.lost:
             return True
-        if self._limits.judge(self._in_flight.attempts, self._in_flight.all_begun):
+        if self._retirement.judge(self._in_flight.attempts, self._in_flight.all_begun):
             self.health.enter(Phase.RETIRING)
         if self._in_flight.all():
             return False
-        return bool(self._limits.reached) or (self.burst and self._is_drained())
+        return bool(self._retirement.reached) or (self.burst and self._is_drained())
 
     def _is_drained(self) -> bool:
         """Poll once more, and again after maintenance has acted on that poll: nothing is due."""

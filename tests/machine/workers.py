@@ -13,7 +13,7 @@ from django_ayework.rules.durations import later
 from django_ayework.rules.states import Status
 from django_ayework.store import transitions
 from django_ayework.store.database import clock
-from django_ayework.store.locks import holders_of
+from django_ayework.store.leases import holders_of
 from django_ayework.testing.running import do_duties, run_here
 from django_ayework.worker.claimer import deliveries_of
 from tests.races.rivals import claim

@@ -16,7 +16,7 @@ from django_ayework.store.database import atomic, clock, fetch
 from django_ayework.store.dependencies import Outcomes, WaiterRow, Watch
 from django_ayework.store.identity import Search, find_live_units, newest_matches
 from django_ayework.store.lanes import Lane, lanes_behind, lanes_of, poll, turns_of
-from django_ayework.store.locks import lock_lapsed, lock_overdue, renew
+from django_ayework.store.leases import lock_lapsed, renew
 from django_ayework.store.selection import Cursor, selection_of
 from django_ayework.store.worker_processes import processes_seen_since
 from django_ayework.testing.factories import GroupFactory, WorkerProcessFactory, WorkFactory
@@ -50,7 +50,7 @@ TYPES, TICKS = ["shop.add", "shop.tick"], [Lane("default", "shop.tick")]
 #: By statement: its index, the status of the works that it finds, and how it is run.
 READERS = {
     "staging": ("ayework_due", "scheduled", lambda now: transitions.make_pending(now, 100)),
-    "expiring": ("ayework_blocked", "blocked", lambda now: lock_overdue(now, 100)),
+    "expiring": ("ayework_blocked", "blocked", lambda now: rows.lock_overdue(now, 100)),
     "polling": ("ayework_blocked", "blocked", poll),
     "dead letters": ("ayework_dead", "dead", lambda now: backlog.dead_letters(10)),
     "depth of dead": ("ayework_dead", "dead", lambda now: backlog.dead_depths(10)),

@@ -55,7 +55,7 @@ def test_a_lease_shorter_than_the_settings_is_renewed_in_time():
 
 def test_quick_works_are_never_renewed_and_warn_of_nothing(monkeypatch, caplog):
     renewals = []
-    monkeypatch.setattr(leases_thread.locks, "renew", lambda *args: renewals.append(args))
+    monkeypatch.setattr(leases_thread.leases, "renew", lambda *args: renewals.append(args))
     handles = enqueue_many([quick(number=number) for number in range(5)])
     with running_worker():
         all_end(handles)
@@ -111,7 +111,7 @@ def test_a_renewal_that_fails_is_tried_again_while_the_lease_lasts_and_aborts_th
         failed.append(args)
         raise OperationalError("server closed the connection unexpectedly")
 
-    monkeypatch.setattr(leases_thread.locks, "renew", cannot_renew)
+    monkeypatch.setattr(leases_thread.leases, "renew", cannot_renew)
     with while_it_runs(until_aborted()) as (handle, worker):
         renew_soon(worker)
         eventually(lambda: len(failed) > 2)

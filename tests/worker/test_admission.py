@@ -14,7 +14,7 @@ from django_ayework.testing import running_worker
 from django_ayework.testing.factories import WorkFactory
 from django_ayework.worker import admission
 from django_ayework.worker import executor as executor_module
-from django_ayework.worker.admission import MEGABYTE, BacklogMonitor, Backpressure, Limits, resident_bytes
+from django_ayework.worker.admission import MEGABYTE, BacklogMonitor, Backpressure, Retirement, resident_bytes
 from django_ayework.worker.executor import Executor
 from tests.clocks import Clock
 from tests.processes import eventually
@@ -92,24 +92,24 @@ def test_an_idle_executor_wakes_the_thread_that_ran_last(executor):
 
 
 def test_attempts_count_once_all_of_them_have_begun():
-    limited = Limits(10, None)
-    assert limited.attempts_left(8) == 2
-    assert not limited.judge(9, lambda: True)
-    assert not limited.judge(10, lambda: False), "some may be given back"
-    assert limited.judge(10, lambda: True)
-    assert limited.attempts_left(3) == 0, "what was reached stays so"
+    retirement = Retirement(10, None)
+    assert retirement.attempts_left(8) == 2
+    assert not retirement.judge(9, lambda: True)
+    assert not retirement.judge(10, lambda: False), "some may be given back"
+    assert retirement.judge(10, lambda: True)
+    assert retirement.attempts_left(3) == 0, "what was reached stays so"
 
 
 def test_memory_is_looked_at_now_and_then(monkeypatch):
     uses = [99 * MEGABYTE, 101 * MEGABYTE, MEGABYTE]
     monkeypatch.setattr(admission, "resident_bytes", lambda: uses.pop(0))
-    limited = Limits(None, 100)
-    assert not limited.judge(0, lambda: True)
-    assert not limited.judge(0, lambda: True), "it has just looked"
+    retirement = Retirement(None, 100)
+    assert not retirement.judge(0, lambda: True)
+    assert not retirement.judge(0, lambda: True), "it has just looked"
     monkeypatch.setattr(admission, "MEASURE_EVERY", 0.0)
-    assert limited.judge(0, lambda: True)
-    assert limited.judge(0, lambda: True)
-    assert limited.reached == "101 MB are in use, more than 100"
+    assert retirement.judge(0, lambda: True)
+    assert retirement.judge(0, lambda: True)
+    assert retirement.reached == "101 MB are in use, more than 100"
 
 
 def test_where_the_system_reports_no_memory_the_peak_counts(monkeypatch, tmp_path):

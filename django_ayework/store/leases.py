@@ -1,4 +1,4 @@
-"""Leases, and rows that other transactions have locked."""
+"""Leases: a worker that stays silent for too long loses its works."""
 
 from __future__ import annotations
 
@@ -6,20 +6,13 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from django.db.models import Model, Q
+from django.db.models import Q
 
 from django_ayework.models import Work
 from django_ayework.rules.controls import EVERYTHING, Scope
 from django_ayework.rules.states import Status
-from django_ayework.store.database import (
-    atomic,
-    chunked,
-    matching,
-    rows,
-)
+from django_ayework.store.database import atomic, chunked, rows
 from django_ayework.store.rows import WorkRow, rows_of
-
-# Leases: a worker that stays silent for too long loses its works.
 
 
 class Holder(NamedTuple):
@@ -83,24 +76,3 @@ def within(scope: Scope) -> Q:
     if scope.exclude_types:
         condition &= ~Q(type__in=scope.exclude_types)
     return condition
-
-
-def lock_overdue(now: datetime, limit: int) -> list[WorkRow]:
-    """Lock blocked works that are past their deadline."""
-    overdue = rows(Work).filter(status=Status.BLOCKED, deadline__lt=now).order_by("deadline")
-    return rows_of(overdue.select_for_update(skip_locked=True)[:limit])
-
-
-# Which rows somebody else has locked at this moment.
-
-
-def locked_by_others(model: type[Model], keys: Iterable[str]) -> set[str]:
-    """Return the keys of those rows that other transactions have locked; none of ours stays locked.
-
-    On SQLite nobody else has locked anything while this transaction lasts.
-    """
-    wanted = sorted(set(keys))
-    with atomic():
-        free = matching(rows(model).select_for_update(skip_locked=True), "pk", wanted, "pk")
-        there = matching(rows(model).all(), "pk", wanted, "pk") if len(free) < len(wanted) else free
-    return {key for (key,) in {*there} - {*free}}
