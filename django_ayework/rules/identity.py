@@ -46,11 +46,13 @@ def require_work_id(value: object) -> str:
 def require_text(id: object) -> str:
     """Return the id that a call names a work by; raise InvalidWorkId unless it is a text.
 
+    No work has an id that cannot be printed, and databases and their drivers refuse NUL and surrogates.
+
     >>> require_text("order-17")
     'order-17'
     """
     if isinstance(id, str):
-        return id
+        return id if id.isprintable() else require_work_id(id)
     raise InvalidWorkId(
         f"expected the id of a work as a text, got: {id!r}. Pass .id of a handle, or str(…) of a UUID.",
         code="id-not-a-text",

@@ -160,10 +160,25 @@ def test_a_value_of_an_option_that_cannot_be_used(option, value, expected):
     assert str(raised.value) == f"expected {option} {expected}"
 
 
+CALLS_BY_ID = (
+    *(cancel, complete, delete_chains, explain, retry, trigger),
+    partial(change_priority, priority=1),
+    partial(change_queue, queue="mail"),
+)
+
+
+@pytest.mark.parametrize("id", ["a\x00b", "\ud800"])
+def test_no_work_has_an_id_that_the_database_refuses(id):
+    for call in CALLS_BY_ID:
+        with pytest.raises(errors.InvalidWorkId, match="printable characters"):
+            call(id)
+
+
 def test_a_work_that_is_not_named_by_its_id():
     handle = enqueue(add(a=1, b=2))
-    calls = [*(cancel, complete, explain, retry, trigger), partial(change_priority, priority=1)]
-    for call in (*calls, partial(change_queue, queue="mail")):
+    for call in CALLS_BY_ID:
+        if call is delete_chains:  # it takes handles
+            continue
         for named in (handle, UUID(handle.id), [handle.id]):
             with pytest.raises(errors.InvalidWorkId) as refusal:
                 call(named)
