@@ -55,7 +55,7 @@ class Void(Instruction[None, Never, None]):
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class NextStep:
     """One ``.next``: these works follow once the ones before meet the condition."""
 
     works: tuple[WorkRequest[Any, Any], ...]
@@ -74,7 +74,7 @@ class Queue(Instruction[None, G_co, None]):
         refuse_of_enqueue(options, "ctx.queue(...)")
         require_own_identity(self.items, "ctx.queue(...)")
         self.options = options
-        self.links: list[Link] = []
+        self.links: list[NextStep] = []
 
     def next(
         self,
@@ -90,7 +90,7 @@ class Queue(Instruction[None, G_co, None]):
         followers = tuple(require_new(works, "next(works)"))
         given = checked(options)
         refuse_of_enqueue(given, "next(works)")
-        self.links.append(Link(followers, condition, given))
+        self.links.append(NextStep(followers, condition, given))
         return self
 
     def last_watched(self) -> Iterator[WorkRequest[Any, Any]]:

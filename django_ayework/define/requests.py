@@ -251,7 +251,7 @@ def require_own_identity(items: Iterable[Any], where: str) -> None:
             refuse_identity(item.options, f"{where}, given {item!r},")
 
 
-class Watch:
+class RequestWatch:
     """Reports requests that are built and dropped, once it is started."""
 
     def __init__(self) -> None:
@@ -286,7 +286,7 @@ class Watch:
         )
 
 
-watch = Watch()
+watch = RequestWatch()
 
 
 class Unused:

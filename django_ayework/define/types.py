@@ -314,7 +314,7 @@ AnyBatchType: TypeAlias = BatchType[..., Any, Any]
 MOST_MODULES = 20
 
 
-class Named(Protocol):
+class HasName(Protocol):
     """A declared thing."""
 
     @property
@@ -328,7 +328,7 @@ class Named(Protocol):
         ...
 
 
-D = TypeVar("D", bound=Named)
+D = TypeVar("D", bound=HasName)
 
 
 class Declared(Generic[D]):

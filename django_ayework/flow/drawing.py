@@ -21,7 +21,7 @@ from django_ayework.flow.graph import Standing, Workflow
 from django_ayework.models.work import REASON_LABELS, STATUS_LABELS
 from django_ayework.rules.graph import Box, Layout, Size, layout
 from django_ayework.rules.states import Status
-from django_ayework.rules.workflow import NEVER, PLANNED, UNKNOWN, Folded, Kind, Member, Node
+from django_ayework.rules.workflow import NEVER, PLANNED, UNKNOWN, Folded, Member, Node, NodeKind
 
 #: Sizes in pixels: the narrowest and the widest node, a gate or one for several works, and their height.
 NARROW, WIDE, MANY, HEIGHT = 150, 230, 200, 56
@@ -205,7 +205,7 @@ class Artist:
         """Return how large a node is drawn."""
         rows_ = ceil(len(self.members_shown(node)) / CELLS)
         text = BEHIND_SHAPE + len(self.heading(node)) * FIRST_CHARACTER + INSET
-        least = MANY if len(node.members) > 1 or node.kind is Kind.GATE else NARROW
+        least = MANY if len(node.members) > 1 or node.kind is NodeKind.GATE else NARROW
         width = min(max(text, least), WIDE)
         return Size(round(width), HEIGHT + (rows_ * CELL + INSET + 8 if self.is_unfolded(node) else 0))
 
@@ -243,8 +243,8 @@ class Artist:
 
     def heading(self, node: Node) -> str:
         """Return what a node is: its type, and how many works it stands for."""
-        name = _("gate") if node.kind is Kind.GATE or node.type == GATE_TYPE else node.type
-        if node.kind is Kind.OUTSIDE:
+        name = _("gate") if node.kind is NodeKind.GATE or node.type == GATE_TYPE else node.type
+        if node.kind is NodeKind.OUTSIDE:
             name = _("%(type)s of another group") % {"type": name or _("work")}
         many = len(node.members)
         return f"{name} × {number_text(many)}" if many > 1 else name
@@ -260,18 +260,20 @@ class Artist:
         text = status_text(member)
         if standing is None or member.status not in (Status.BLOCKED, Status.DEAD, Status.SUCCESS):
             return text
-        if member.status == Status.SUCCESS and node.kind is not Kind.GATE:
+        if member.status == Status.SUCCESS and node.kind is not NodeKind.GATE:
             return text
         return f"{text}: {progress(standing)}"
 
     def brief(self, node: Node) -> str:
         """Return how far a gate is, without its status, which is shown by shape; nothing of other works."""
         standing = self.workflow.standings.get(node.id)
-        return progress(standing) if standing and len(node.members) == 1 and node.kind is Kind.GATE else ""
+        return (
+            progress(standing) if standing and len(node.members) == 1 and node.kind is NodeKind.GATE else ""
+        )
 
     def address(self, node: Node) -> str | None:
         """Return where a node leads: one work to its page, several to the page that shows them, or back."""
-        if node.kind is Kind.PLANNED:
+        if node.kind is NodeKind.PLANNED:
             return None
         if len(node.members) == 1:
             return self.addresses.work(node.id)
@@ -310,7 +312,7 @@ class Artist:
                 status=member.status if member.status in SHAPES else UNKNOWN,
                 shape=SHAPES.get(member.status, SHAPES[UNKNOWN]),
                 title=f"{member.type} {member.id}: {status_text(member)}",
-                address=None if member.kind is Kind.PLANNED else self.addresses.work(member.id),
+                address=None if member.kind is NodeKind.PLANNED else self.addresses.work(member.id),
             )
 
     def edges(self, picture: Layout) -> Iterator[DrawnEdge]:
@@ -380,7 +382,7 @@ def fitting(text: str, length: int, keep_end: bool = False) -> str:
 def outline(node: Node, box: Box) -> str:
     """Return the outline of a node as a path: a gate has pointed ends, all others round corners."""
     right, bottom = box.width, box.height
-    if node.kind is Kind.GATE or node.type == GATE_TYPE:
+    if node.kind is NodeKind.GATE or node.type == GATE_TYPE:
         return f"M12 0H{right - 12:g}L{right:g} {bottom / 2:g}L{right - 12:g} {bottom:g}H12L0 {bottom / 2:g}z"
     return f"M6 0H{right - 6:g}q6 0 6 6V{bottom - 6:g}q0 6 -6 6H6q-6 0 -6 -6V6q0 -6 6 -6z"
 

@@ -25,9 +25,9 @@ from django_ayework.rules.workflow import (
     PLANNED,
     UNKNOWN,
     Holding,
-    Kind,
     Link,
     Member,
+    NodeKind,
     Tie,
     holding,
 )
@@ -80,7 +80,7 @@ class Workflow:
     @property
     def own(self) -> Iterator[Member]:
         """The works of the group itself, which have a row."""
-        return (member for member in self.members if member.kind in (Kind.WORK, Kind.GATE))
+        return (member for member in self.members if member.kind in (NodeKind.WORK, NodeKind.GATE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ def planned_member(plain: Any, gate: str, status: str) -> Member | None:
     with suppress(InvalidWorkId):
         type = str(plain.get("type"))[:LONGEST_TYPE]
         return Member(
-            id=require_work_id(plain.get("id")), type=type, status=status, kind=Kind.PLANNED, parent=gate
+            id=require_work_id(plain.get("id")), type=type, status=status, kind=NodeKind.PLANNED, parent=gate
         )
     return None
 
@@ -188,7 +188,7 @@ def lineage(members: Mapping[str, Member]) -> Iterator[Link]:
     """Return the links from parents to children, which are steps where both are of one chain."""
     for member in members.values():
         parent = members.get(member.parent or "")
-        if parent is not None and parent.id != member.id and member.kind is not Kind.OUTSIDE:
+        if parent is not None and parent.id != member.id and member.kind is not NodeKind.OUTSIDE:
             is_step = member.step > 0 and member.chain == (parent.chain or parent.id)
             yield Link(parent.id, member.id, Tie.STEP if is_step else Tie.QUEUED)
 
@@ -220,9 +220,9 @@ def outside(
     for id, watch in missing.items():
         row = found.get(id)
         if row is None:
-            yield Member(id=id, type="", status=watch.outcome or UNKNOWN, kind=Kind.OUTSIDE)
+            yield Member(id=id, type="", status=watch.outcome or UNKNOWN, kind=NodeKind.OUTSIDE)
         else:
-            yield replace(row, id=id, kind=Kind.OUTSIDE)
+            yield replace(row, id=id, kind=NodeKind.OUTSIDE)
 
 
 def later(one: Member | None, other: Member) -> Member:

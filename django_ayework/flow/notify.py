@@ -137,7 +137,7 @@ class Notification(NamedTuple):
     answered: Collection[str] = ()
 
 
-class Batch:
+class PendingNotifications:
     """Notifications that are sent together; ``ended`` and ``revoked`` are None for too many to be named."""
 
     def __init__(self) -> None:
@@ -190,7 +190,7 @@ class NotificationSender(Sender[Notification]):
     """Sends notifications to other processes."""
 
     thread_name = "ayework-sender"
-    batch_type = Batch
+    batch_type = PendingNotifications
     failure = "pubsub", "other processes could not be notified, and will poll"
 
     def reset(self) -> None:
@@ -209,7 +209,7 @@ class NotificationSender(Sender[Notification]):
         except Exception as error:
             self.fail(error)
 
-    def transmit(self, batch: Batch) -> None:
+    def transmit(self, batch: PendingNotifications) -> None:
         """See Sender.transmit()."""
         for channel, message in batch.messages(self.origin, next(self._numbers)):
             get_pubsub().publish(channel, message)

@@ -43,7 +43,7 @@ NOT_ENDED = (Status.SCHEDULED, Status.PENDING, Status.BLOCKED, Status.RUNNING)
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class CheckProgress:
     """How far a check is: works and misfits so far, and seconds since its start."""
 
     works: int
@@ -76,7 +76,7 @@ def check_fit(
     queues: Collection[str] = (),
     most: int | None = None,
     seconds: float | None = None,
-    report: Callable[[Progress], object] = lambda progress: None,
+    report: Callable[[CheckProgress], object] = lambda progress: None,
 ) -> FitReport:
     """Check all stored works and schedules against the types that this process has loaded.
 
@@ -99,7 +99,7 @@ def check_fit(
         for work, misfits in misfits_of(some, known):
             count(counts, misfits, work.id)
         works += len(some)
-        report(Progress(works, counts.total, passed))
+        report(CheckProgress(works, counts.total, passed))
     groups = counts.groups(registry.names(), known.names)
     return FitReport(
         at=now,

@@ -30,7 +30,7 @@ WORDS: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class ProgressFigures:
     """How far something is. ``state`` is one of ``waiting, running, success, failed, cancelled``."""
 
     state: str
@@ -52,7 +52,7 @@ class Figures:
         return 100 if self.state == "success" else percent(self.done, self.total)
 
 
-def figures_of(watched: Watched) -> Figures | None:
+def figures_of(watched: Watched) -> ProgressFigures | None:
     """Read how far a work or a group is; None when there is no such work any more."""
     work = rows(Work).filter(id=watched.id).values(*COLUMNS).first()
     if not watched.group:
@@ -63,13 +63,13 @@ def figures_of(watched: Watched) -> Figures | None:
     return None if work is None else of_work(work, clock.now())  # the only one of its group
 
 
-def of_work(work: Mapping[str, Any], now: datetime) -> Figures:
+def of_work(work: Mapping[str, Any], now: datetime) -> ProgressFigures:
     """Return how far a work is, by what its handler has reported."""
     status = work["status"]
     done, total, note = reported(work["progress"])
     started_at = work["started_at"] if status == Status.RUNNING else None
     waits = status in (Status.SCHEDULED, Status.PENDING, Status.BLOCKED)
-    return Figures(
+    return ProgressFigures(
         state=state_of(status),
         words=words_of(status, work["attempt"]),
         done=0 if waits else done,
@@ -80,17 +80,19 @@ def of_work(work: Mapping[str, Any], now: datetime) -> Figures:
     )
 
 
-def of_group(group: Mapping[str, Any], root: Mapping[str, Any] | None, now: datetime) -> Figures:
+def of_group(group: Mapping[str, Any], root: Mapping[str, Any] | None, now: datetime) -> ProgressFigures:
     """Return how far a group is, by how many of its works have ended."""
     ended = group["total"] - group["open"]
     if not group["open"]:
         state, words = ("failed", _("Finished, with failures")) if group["dead"] else ("success", _("Done"))
-        return Figures(state, words, ended, group["total"])
+        return ProgressFigures(state, words, ended, group["total"])
     started_at = root["started_at"] if root is not None else None
     has_begun = ended > 0 or root is None or started_at is not None
     left = words_left(ended, group["total"], started_at, now)
     state, status = ("running", Status.RUNNING) if has_begun else ("waiting", Status.PENDING)
-    return Figures(state, str(WORDS[status]), ended, group["total"], failed_in_words(group["dead"]), left)
+    return ProgressFigures(
+        state, str(WORDS[status]), ended, group["total"], failed_in_words(group["dead"]), left
+    )
 
 
 def state_of(status: str) -> str:

@@ -56,7 +56,7 @@ def of_transactions(oldest: OpenTransaction | None) -> Diagnosis:
     return judged("transactions", text, remedy, warns=oldest.seconds > LONG, fails=oldest.seconds > VERY_LONG)
 
 
-class Holder(NamedTuple):
+class VacuumBlocker(NamedTuple):
     """A prepared transaction, or a replication slot, that keeps dead rows or log."""
 
     name: str
@@ -65,7 +65,7 @@ class Holder(NamedTuple):
     retained: int | None = None
 
 
-def of_holders(prepared: Sequence[Holder], slots: Sequence[Holder]) -> Diagnosis:
+def of_holders(prepared: Sequence[VacuumBlocker], slots: Sequence[VacuumBlocker]) -> Diagnosis:
     """Judge PostgreSQL's prepared transactions and replication slots."""
     old = [each for each in prepared if (each.seconds or 0.0) > LONG]
     idle = [each for each in slots if not each.is_active]

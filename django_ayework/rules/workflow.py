@@ -30,7 +30,7 @@ LONGEST_PATH = 200
 NEVER_YET = datetime.max.replace(tzinfo=UTC)
 
 
-class Kind(StrEnum):
+class NodeKind(StrEnum):
     """The kind of a node."""
 
     WORK = "work"
@@ -63,7 +63,7 @@ class Member:
     run_at: datetime | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
-    kind: Kind = Kind.WORK
+    kind: NodeKind = NodeKind.WORK
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Node:
 
     id: str
     type: str
-    kind: Kind
+    kind: NodeKind
     members: tuple[Member, ...]
 
     @property
@@ -288,7 +288,7 @@ def holding(members: Iterable[Member], dead: int, others: int) -> Holding:
     Dead works whose own attempts failed come before those that died because of them. Blocked works are named
     only if nothing else waits or runs, as they wait for others.
     """
-    members = [member for member in members if member.kind in (Kind.WORK, Kind.GATE)]
+    members = [member for member in members if member.kind in (NodeKind.WORK, NodeKind.GATE)]
     died = [each for each in members if each.status == Status.DEAD]
     died.sort(key=lambda each: (each.reason == Reason.UNSATISFIABLE, each.ended_at or NEVER_YET))
     running = [each for each in members if each.status == Status.RUNNING]
@@ -320,7 +320,7 @@ def critical_path(members: Iterable[Member], links: Sequence[Link]) -> tuple[Mem
 
     The last is the one that ended last. Before each comes the one that ended last of those it follows.
     """
-    known = {member.id: member for member in members if member.kind in (Kind.WORK, Kind.GATE)}
+    known = {member.id: member for member in members if member.kind in (NodeKind.WORK, NodeKind.GATE)}
     ended = [member for member in known.values() if member.ended_at is not None]
     if not ended or not all(is_terminal(member.status) for member in known.values()):
         return ()

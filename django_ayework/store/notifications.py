@@ -226,7 +226,7 @@ def quoted(channel: str) -> str:
     return f'"{name}"'
 
 
-class Watch:
+class DatabaseWatch:
     """Asks the database again and again whether there are new works.
 
     One thread uses it, and any may interrupt it.
@@ -285,7 +285,7 @@ ORDER BY queue, type, {IN_LANE} LIMIT {FEW}
 ORIGIN = "arrivals"
 
 
-class ArrivalWatch(Watch):
+class ArrivalWatch(DatabaseWatch):
     """Finds works that have become pending.
 
     A work that stays pending is reported once: its queue may be paused, or served by no worker.
@@ -310,7 +310,7 @@ class ArrivalWatch(Watch):
             raise
 
     def _poll(self) -> tuple[list[tuple[str | None, str]], float]:
-        """See Watch; the message says where works are due."""
+        """See DatabaseWatch; the message says where works are due."""
         now = time.monotonic()
         if now >= self._count_at:
             self._count_at = now + COUNT_EVERY
@@ -369,7 +369,7 @@ def file_of(alias: str) -> str | None:
     return None if ":memory:" in name or "mode=memory" in name else name
 
 
-class CommitWatch(Watch):
+class CommitWatch(DatabaseWatch):
     """Finds that another connection has committed."""
 
     def __init__(self, file: str) -> None:
@@ -385,7 +385,7 @@ class CommitWatch(Watch):
         self._version = self._read()
 
     def _poll(self) -> tuple[list[tuple[str | None, str]], float]:
-        """See Watch; a commit does not name its channels, so its message is for all channels."""
+        """See DatabaseWatch; a commit does not name its channels, so its message is for all channels."""
         before, self._version = self._version, self._read()
         return ([(None, "")] if self._version != before else []), LOOK_FOR_COMMITS_EVERY
 

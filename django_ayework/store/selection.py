@@ -283,7 +283,7 @@ def pending_names(column: str, most: int) -> list[str]:
 NEVER: tuple[str, Sequence[str]] = ("1 = 0", ())
 
 
-class Named(NamedTuple):
+class TermColumns(NamedTuple):
     """Which columns have a term as their value in some work."""
 
     id: bool
@@ -294,7 +294,7 @@ class Named(NamedTuple):
     unit_of_type: bool
 
 
-def named_by(term: str, pair: tuple[str, str] | None, types: Sequence[str]) -> Named:
+def named_by(term: str, pair: tuple[str, str] | None, types: Sequence[str]) -> TermColumns:
     """Ask which columns have this term: ids, units of these types, what a pair of label and key names."""
     in_types = f"type IN ({', '.join(['%s'] * len(types))}) AND unit = %s"
     conditions: list[tuple[str, Sequence[str]]] = [
@@ -307,4 +307,4 @@ def named_by(term: str, pair: tuple[str, str] | None, types: Sequence[str]) -> N
     ]
     parts = ", ".join(f"EXISTS(SELECT 1 FROM {WORK} WHERE {sql})" for sql, _ in conditions)
     [found] = fetch(f"SELECT {parts}", [param for _, params in conditions for param in params])
-    return Named._make(map(bool, found))
+    return TermColumns._make(map(bool, found))

@@ -12,7 +12,7 @@ from django.db.models.functions import Length
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.models import Edge, Work
 from django_ayework.rules.states import Status
-from django_ayework.rules.workflow import Kind, Member
+from django_ayework.rules.workflow import Member, NodeKind
 from django_ayework.store.database import chunked, rows
 from django_ayework.store.many_rows import rows_with
 
@@ -68,7 +68,7 @@ def members_of(group: str, total: int, limit: int) -> list[Member]:
 def members_in(works: QuerySet[Work]) -> list[Member]:
     """Run a query over works and return few of their columns, in the order of queueing."""
     found = [
-        Member(*[*columns, Kind.GATE if columns[1] == GATE_TYPE else Kind.WORK])
+        Member(*[*columns, NodeKind.GATE if columns[1] == GATE_TYPE else NodeKind.WORK])
         for columns in works.values_list(*COLUMNS)
     ]
     return sorted(found, key=by_queueing)

@@ -36,7 +36,7 @@ ACKNOWLEDGE_EVERY = 0.1
 LOOKED_AT = 100
 
 
-class Receiver(LoopThread):
+class DeliveryThread(LoopThread):
     """Pops the ids of some queues from one Queue, as many as were asked for, and wakes the claiming thread.
 
     The claiming thread hands back what it has done with them, and waits for no answer of the Queue.
@@ -147,7 +147,7 @@ class Arrivals:
         queues = {name: get_queue(name) for name in names}
         for name, queue in queues.items():
             by_queue[id(queue)].append(name)
-        self.receivers = [Receiver(queues[some[0]], some, on_arrival) for some in by_queue.values()]
+        self.receivers = [DeliveryThread(queues[some[0]], some, on_arrival) for some in by_queue.values()]
         self._receiver_of = {name: one for one in self.receivers for name in one.names}
         #: The types whose works are claimed by their ids, of which registry and which controls.
         self._types: tuple[int, Controls | None, frozenset[str]] = (-1, None, frozenset())
@@ -185,7 +185,7 @@ class Arrivals:
                 yield rows
 
     def _claim_arrived(
-        self, receiver: Receiver, arrived: list[PoppedId], wanted: int, worker: str, controls: Controls
+        self, receiver: DeliveryThread, arrived: list[PoppedId], wanted: int, worker: str, controls: Controls
     ) -> list[WorkRow]:
         """Lease the first works, and give all ids back; note from when the works are."""
         try:

@@ -17,7 +17,7 @@ from django_ayework.store import claims
 from django_ayework.store.database import clock
 from django_ayework.testing import running_worker, time_travel
 from django_ayework.worker import claimer
-from django_ayework.worker.arrivals import Receiver
+from django_ayework.worker.arrivals import DeliveryThread
 from django_ayework.worker.claimer import deliveries_of
 from django_ayework.worker.shutdown import give_back
 from tests.app.works import add
@@ -134,7 +134,7 @@ def test_ids_beyond_the_free_slots_go_to_other_workers(queue, stage):
 
 def test_no_surplus_waits_while_its_worker_waits_for_ids(queue):
     queue.push("bulk", ["one"])
-    receiver = Receiver(queue, ["bulk"], on_arrival=lambda: None)
+    receiver = DeliveryThread(queue, ["bulk"], on_arrival=lambda: None)
     receiver.give_back(done=(), surplus=queue.pop(["bulk"], 1, wait=0))
     receiver.ask(1)
     receiver.turn()
@@ -142,7 +142,7 @@ def test_no_surplus_waits_while_its_worker_waits_for_ids(queue):
 
 
 def test_ids_are_acknowledged_while_others_keep_arriving(queue):
-    receiver = Receiver(queue, ["bulk"], on_arrival=lambda: None)
+    receiver = DeliveryThread(queue, ["bulk"], on_arrival=lambda: None)
 
     def deliver_one_more():
         queue.push("bulk", ["one"])

@@ -1,13 +1,22 @@
 """Which works are drawn as one node, what holds a workflow up, and its critical path."""
 
-from django_ayework.rules.workflow import FEW_NODES, MOST_NODES, Kind, Link, Tie, critical_path, fold, holding
+from django_ayework.rules.workflow import (
+    FEW_NODES,
+    MOST_NODES,
+    Link,
+    NodeKind,
+    Tie,
+    critical_path,
+    fold,
+    holding,
+)
 from tests.graph.kit import after, edges_of, member, nodes_of, queued, watched
 
 FETCHES = [f"f{number}" for number in range(5)]
 
 
 def gate(id, status="success", **columns):
-    return member(id, "@work/dependency", status, kind=Kind.GATE, **columns)
+    return member(id, "@work/dependency", status, kind=NodeKind.GATE, **columns)
 
 
 def test_siblings_are_one_node_with_their_statuses():
@@ -78,8 +87,8 @@ def test_the_dead_are_named_first_then_the_longest_running_then_the_oldest_waiti
         member("gate", "shop.gate", "dead", reason="unsatisfiable", ended_at=after(2)),
         member("dead", "shop.fetch", "dead", reason="exhausted", ended_at=after(3)),
         # Works of other groups and those to come hold nothing up.
-        member("x", status="dead", kind=Kind.OUTSIDE),
-        member("y", status="planned", kind=Kind.PLANNED),
+        member("x", status="dead", kind=NodeKind.OUTSIDE),
+        member("y", status="planned", kind=NodeKind.PLANNED),
     ]
     found = holding(members, dead=5, others=1)
     assert [each.id for each in found.members] == ["dead", "gate", "old", "waiting"]

@@ -6,7 +6,7 @@ from django_ayework import Context, Count, dependency, enqueue, enqueue_many, re
 from django_ayework.errors import WorkNotFound
 from django_ayework.flow.graph import hold_up, is_over, read_workflow, standing_sentence
 from django_ayework.models import Work
-from django_ayework.rules.workflow import Kind, critical_path
+from django_ayework.rules.workflow import NodeKind, critical_path
 from django_ayework.testing import drain
 from tests.app.works import add
 from tests.gates.works import BROKEN, flow, step
@@ -72,7 +72,7 @@ def test_the_works_to_come_are_part_of_the_graph():
     id = run(flow(links=[["a", "b"], ["c"], ["d"]]), 1)
     workflow = read_workflow(id)
     assert statuses(workflow) == ["blocked", "blocked", "pending", "pending", "planned", "planned", "success"]
-    to_come = [member for member in workflow.members if member.kind is Kind.PLANNED]
+    to_come = [member for member in workflow.members if member.kind is NodeKind.PLANNED]
     assert {member.type for member in to_come} == {"gates.step"}
     edges = ["flow > step*2", "gate > step", "gate > step", "step > gate", "step*2 > gate"]
     assert edges_of(folded(id)) == edges
@@ -84,7 +84,7 @@ def test_gates_that_a_gate_is_to_queue_are_part_of_the_graph():
     members = read_workflow(run(nested(), 1)).members
     planned = [member for member in members if member.status == "planned"]
     assert sorted(member.type for member in planned) == ["@work/dependency", "shop.add", "shop.add"]
-    assert {member.kind for member in planned} == {Kind.PLANNED}
+    assert {member.kind for member in planned} == {NodeKind.PLANNED}
 
 
 def test_what_a_dead_gate_would_have_queued_never_comes():
@@ -111,14 +111,14 @@ def test_a_chain_of_another_group_that_blocks_a_work_has_the_status_of_its_last_
     chain = enqueue(chained(left=2))
     waiting = enqueue(step(label="after"), blockers=[chain])
     drain(1)
-    [outside] = [each for each in read_workflow(waiting.id).members if each.kind is Kind.OUTSIDE]
+    [outside] = [each for each in read_workflow(waiting.id).members if each.kind is NodeKind.OUTSIDE]
     assert (outside.id, outside.status) == (chain.id, "pending")
 
 
 def test_watched_works_of_other_groups_are_drawn_and_unknown_ones_too():
     other = enqueue(add(a=1, b=2))
     graph = folded(enqueue(dependency(on=[other, "nobody"], queue=[step(label="x")])).id)
-    outside = {node.type: node.status for node in graph.nodes if node.kind is Kind.OUTSIDE}
+    outside = {node.type: node.status for node in graph.nodes if node.kind is NodeKind.OUTSIDE}
     assert outside == {"shop.add": "pending", "": "unknown"}
     assert sorted(edge.partition(" > ")[2] for edge in edges_of(graph)) == ["gate", "gate", "step"]
     for own, other in ("ab", "ba"):
@@ -163,7 +163,7 @@ def test_releases_that_cannot_be_read_are_passed_over():
         "[" * 5000,
     ):
         Work.objects.filter(id=gate.id).update(input=stored)
-        assert Kind.GATE in [member.kind for member in read_workflow(gate.id).members], stored
+        assert NodeKind.GATE in [member.kind for member in read_workflow(gate.id).members], stored
     Work.objects.filter(id=gate.id).update(input=before)
 
 

@@ -199,7 +199,7 @@ def test_too_many_ids_are_published_as_any(carrier, unhurried):
         for handle in handles:
             cancel(handle.id)
     eventually(lambda: carrier.sent)
-    batch = notify.Batch()
+    batch = notify.PendingNotifications()
     batch.add(notify.Notification(ended=[handle.id for handle in handles]))
     batch.add(notify.Notification(ended=["one more"]))
     assert batch.is_flood

@@ -10,7 +10,7 @@ from django.core.management.base import CommandParser
 
 from django_ayework.define.types import registry
 from django_ayework.documentation import see
-from django_ayework.flow.predeploy import FitReport, Progress, check_fit
+from django_ayework.flow.predeploy import CheckProgress, FitReport, check_fit
 from django_ayework.management.base import JSONCommand, flag, listed, refused
 from django_ayework.rules.formatting import counted, duration
 from django_ayework.rules.predeploy import MisfitGroup
@@ -56,7 +56,7 @@ class Command(JSONCommand):
         if not checked.fits:
             sys.exit(1)
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: CheckProgress) -> None:
         """Print a line about the progress, now and then."""
         if progress.seconds >= self.last + EVERY:
             self.last = progress.seconds

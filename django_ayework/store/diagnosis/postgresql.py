@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from django_ayework.rules.diagnosis import Connections
-from django_ayework.rules.server_diagnosis import Holder, IndexSize, OpenTransaction, SessionLimits, TableRows
+from django_ayework.rules.server_diagnosis import (
+    IndexSize,
+    OpenTransaction,
+    SessionLimits,
+    TableRows,
+    VacuumBlocker,
+)
 from django_ayework.store.database import fetch
 from django_ayework.store.diagnosis import NAMES
 from django_ayework.store.dialects import array_text
@@ -91,15 +97,15 @@ def oldest_transaction() -> OpenTransaction | None:
     return None
 
 
-def prepared_transactions() -> list[Holder]:
+def prepared_transactions() -> list[VacuumBlocker]:
     """Return the prepared transactions, the oldest first."""
-    return [Holder(gid, seconds=float(seconds)) for gid, seconds in fetch(PREPARED, ())]
+    return [VacuumBlocker(gid, seconds=float(seconds)) for gid, seconds in fetch(PREPARED, ())]
 
 
-def replication_slots() -> list[Holder]:
+def replication_slots() -> list[VacuumBlocker]:
     """Return the replication slots with the bytes of log that they retain."""
     return [
-        Holder(name, is_active=active, retained=None if retained is None else int(retained))
+        VacuumBlocker(name, is_active=active, retained=None if retained is None else int(retained))
         for name, active, retained in fetch(SLOTS, ())
     ]
 
