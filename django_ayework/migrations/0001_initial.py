@@ -651,20 +651,16 @@ class Migration(migrations.Migration):
         ),
         migrations.CreateModel(
             name="Overview",
-            fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-            ],
+            fields=[],
             options={
                 "verbose_name": "overview",
                 "verbose_name_plural": "overview",
-                "managed": False,
+                "proxy": True,
                 "default_permissions": ("view",),
+                "indexes": [],
+                "constraints": [],
             },
+            bases=("django_ayework.workerprocess",),
         ),
         migrations.RunPython(leave_room_in_pages, migrations.RunPython.noop),
     ]

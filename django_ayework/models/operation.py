@@ -229,21 +229,6 @@ class Throughput(models.Model):
         return f"{self.type} {self.queue} {self.start:%Y-%m-%d %H:%M} {self.seconds} s"
 
 
-class Overview(models.Model):
-    """No table: the permission to look at the overview of the admin, and its address."""
-
-    class Meta:
-        """The model has no table."""
-
-        managed = False
-        default_permissions = ("view",)
-        verbose_name = _("overview")
-        verbose_name_plural = _("overview")
-
-    def __str__(self) -> str:
-        return str(_("overview"))
-
-
 # Worker processes.
 
 COMMAND_CHOICES = [("quiet", _("quiet")), ("resume", _("resume")), ("stop", _("stop"))]
@@ -283,3 +268,21 @@ class WorkerProcess(models.Model):
 
     def __str__(self) -> str:
         return f"{self.host}:{self.pid}"
+
+
+class Overview(WorkerProcess):
+    """The permission to look at the overview of the admin, and its address. It has no rows of its own.
+
+    It is a proxy, because commands that read every table, such as ``dumpdata``, leave out proxies only.
+    """
+
+    class Meta:
+        """The model has no table of its own."""
+
+        proxy = True
+        default_permissions = ("view",)
+        verbose_name = _("overview")
+        verbose_name_plural = _("overview")
+
+    def __str__(self) -> str:
+        return str(_("overview"))

@@ -15,7 +15,7 @@ from django_ayework.rules.states import MOVES, Outcome, Reason, Status
 from tests.architecture.sources import ROOT
 
 OURS = apps.get_app_config("django_ayework").get_models()
-MODELS = [model for model in OURS if not model._meta.proxy and model._meta.managed]
+MODELS = [model for model in OURS if not model._meta.proxy]
 PAGE = ROOT / "docs" / "explanation" / "lifecycle.md"
 
 

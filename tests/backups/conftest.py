@@ -20,7 +20,7 @@ def counted_anew():
 def backup():
     """Return a function that makes a backup of the queue, and returns one that restores it."""
     found = apps.get_app_config("django_ayework").get_models()
-    tables = [model for model in found if model._meta.managed and not model._meta.proxy]
+    tables = [model for model in found if not model._meta.proxy]
 
     def back_up():
         rows = (row for model in tables for row in model._default_manager.all())

@@ -35,6 +35,16 @@ def test_a_work_that_has_run_since_the_backup_runs_once_more(backup):
     assert (ran[1], ran[2], due.result(timeout=0)) == (2, 2, 1)
 
 
+@pytest.mark.parametrize("of_all", [False, True])
+def test_what_dumpdata_wrote_of_all_models_is_loaded_again(tmp_path, of_all):
+    handle, dump = enqueue(charge(number=1)), tmp_path / "dump.json"
+    call_command("dumpdata", "django_ayework", use_base_manager=of_all, output=dump, verbosity=0)
+    Work.objects.all()._raw_delete("default")
+    call_command("loaddata", dump, verbosity=0)
+    drain()
+    assert (ran[1], handle.result(timeout=0)) == (1, 1)
+
+
 @pytest.mark.django_db(transaction=True)
 def test_a_work_that_was_running_is_taken_back_and_counts_an_attempt(backup, settings):
     settings.AYEWORK = {"POLL_INTERVAL": 0.05, "LEASE": 1.0, "RETRY": {"base": 0}}

@@ -20,9 +20,7 @@ from django_ayework.store.lanes import FIRST_OF_LANE, Lane
 
 #: The models that have tables.
 TABLES: tuple[type[Model], ...] = tuple(
-    model
-    for model in (getattr(models, name) for name in models.__all__)
-    if model._meta.managed and not model._meta.proxy
+    model for model in (getattr(models, name) for name in models.__all__) if not model._meta.proxy
 )
 NAMES = tuple(model._meta.db_table for model in TABLES)
 #: The explained claim asks for this number of works.
