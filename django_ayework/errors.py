@@ -101,7 +101,7 @@ class PayloadTooLarge(AyeworkError, ValueError):
 
 
 class WorkNotFound(AyeworkError, LookupError):
-    """No work has this id; it may have been pruned, or its transaction was rolled back."""
+    """No work has this id; its transaction is not committed or was rolled back, or it was pruned."""
 
     entry = "work-not-found"
 

@@ -294,7 +294,9 @@ def existing(id: str) -> WorkRow:
     row = find_row(id)
     if row is None:
         raise WorkNotFound(
-            f"no work has the id {id!r}; it may have been pruned, or its transaction was rolled back.", id=id
+            f"no work has the id {id!r}; its transaction is not committed or was rolled back, "
+            "or it was pruned.",
+            id=id,
         )
     return row
 
