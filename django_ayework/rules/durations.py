@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 from django_ayework.documentation import type_error, value_error
 
 #: A duration: seconds as a number, or a timedelta.
 Seconds: TypeAlias = float | timedelta
+#: Moments between these exist in the calendars of all time zones, so they can be stored and shown.
+EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
+LATEST = datetime(9999, 12, 31, tzinfo=UTC)
 
 
 def seconds(value: Seconds, name: str) -> float:
@@ -39,7 +42,9 @@ def seconds(value: Seconds, name: str) -> float:
 
 
 def require_aware(moment: datetime, name: str) -> datetime:
-    """Return the moment if it is an aware datetime, else raise; ``name`` is for the message.
+    """Return the moment, within ``EARLIEST`` and ``LATEST``, if it is an aware datetime; else raise.
+
+    ``name`` is for the message.
 
     >>> require_aware(datetime(2026, 1, 1), "run_at")
     Traceback (most recent call last):
@@ -59,7 +64,7 @@ use django.utils.timezone.now() or make_aware().
             f"expected {name} to be an aware datetime, got the naive {moment!r}; "
             "use django.utils.timezone.now() or make_aware().",
         )
-    return moment
+    return min(max(moment, EARLIEST), LATEST)
 
 
 def later(moment: datetime, wait: float | timedelta) -> datetime:
@@ -72,4 +77,4 @@ def later(moment: datetime, wait: float | timedelta) -> datetime:
     try:
         return moment + (wait if isinstance(wait, timedelta) else timedelta(seconds=wait))
     except OverflowError:
-        return datetime(9999, 12, 31, tzinfo=moment.tzinfo)
+        return LATEST.replace(tzinfo=moment.tzinfo)

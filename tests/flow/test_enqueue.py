@@ -15,8 +15,9 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
+from django.utils.timezone import make_aware, override
 
-from django_ayework import Retry, aenqueue, batch_work, dependency, enqueue, enqueue_many, work
+from django_ayework import Retry, aenqueue, batch_work, dependency, enqueue, enqueue_many, explain, work
 from django_ayework.errors import InvalidWorkId
 from django_ayework.models import Work
 from django_ayework.rules.retry import RetryPolicy
@@ -401,6 +402,14 @@ def test_a_start_in_the_past_is_kept_and_the_work_runs_at_once():
     assert handle.state().status == "pending"
     assert drain().succeeded == 1
     assert handle.state().start_at == past
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York"])
+def test_a_start_at_an_end_of_the_calendar_can_be_read_and_shown_in_every_time_zone(zone):
+    with override(zone):
+        for end, status in ((datetime.min, "pending"), (datetime.max, "scheduled")):
+            handle = enqueue(add(a=1, b=2), run_at=make_aware(end))
+            assert handle.state().status == explain(handle.id).status == status
 
 
 def test_options_are_decided_when_the_work_is_queued(configure):

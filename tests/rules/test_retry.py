@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from django_ayework import Abort, Defer, Reschedule, Retry
 from django_ayework.rules import retry
-from django_ayework.rules.durations import later, require_aware, seconds
+from django_ayework.rules.durations import EARLIEST, LATEST, later, require_aware, seconds
 from django_ayework.rules.retry import AttemptDecision, RetryInput, RetryPolicy, backoff
 from django_ayework.rules.states import Outcome, Reason, Status
 from tests.rules.moments import NOON, moments
@@ -50,6 +50,15 @@ def test_later_adds_seconds_and_beyond_every_calendar_it_is_the_last_day(moment,
     assert require_aware(moment, "run_at") is moment
     assert later(moment, wait) == later(moment, timedelta(seconds=wait)) == moment + timedelta(seconds=wait)
     assert later(moment, endless) == datetime(9999, 12, 31, tzinfo=moment.tzinfo)
+
+
+@pytest.mark.parametrize("hours", [-12, 0, 14])
+def test_a_moment_at_an_end_of_the_calendar_is_one_that_every_time_zone_has(hours):
+    zone = timezone(timedelta(hours=hours))
+    for end, day in ((datetime.min, EARLIEST), (datetime.max, LATEST)):
+        moment = require_aware(end.replace(tzinfo=zone), "run_at")
+        assert moment == day
+        assert {moment.astimezone(timezone(timedelta(hours=each))).year for each in (-12, 14)} == {day.year}
 
 
 ERROR, FAILED = ValueError("no"), "ValueError: no"
