@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date, datetime, tzinfo
+from datetime import date, datetime, timedelta, tzinfo
 from typing import Annotated, Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
 
 from django_ayework.compat import calling_frame
@@ -14,7 +14,7 @@ from django_ayework.define.requests import GateRequest, WorkRequest
 from django_ayework.define.types import Declared, WorkType, default_name, required_inputs, signature_of
 from django_ayework.documentation import type_error
 from django_ayework.errors import ImproperWork, InvalidOption, by_other_name, did_you_mean
-from django_ayework.rules.durations import Seconds, require_aware, seconds
+from django_ayework.rules.durations import EARLIEST, LATEST, Seconds, require_aware, seconds
 from django_ayework.rules.schedules import CatchUp, Dst, Overlap, parse_cron, zone_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -82,9 +82,9 @@ def check_tz(value: Any, name: str) -> str:
 
 
 def check_moment(value: Any, name: str) -> date:
-    """Return a date, or an aware datetime."""
+    """Return a date, or an aware datetime; ``date.max`` is the last day that has an end in all time zones."""
     if isinstance(value, date) and not isinstance(value, datetime):
-        return value
+        return min(max(value, EARLIEST.date()), LATEST.date() - timedelta(days=1))
     return require_aware(value, name)
 
 

@@ -109,6 +109,11 @@ class TestFiring:
         assert (after(9 * MINUTE), after(5 * MINUTE)) == (0, 2)
         assert (row().next_at, row().due_at) == (None, None)
 
+    @pytest.mark.parametrize("zone", ["Asia/Tokyo", NEW_YORK.key])
+    def test_the_first_and_the_last_date_bound_nothing(self, zone):
+        declare("@hourly", tz=zone, start=date.min, end=date.max)
+        assert now() < row().next_at <= now() + timedelta(hours=1)
+
     def test_dates_begin_and_end_in_the_zone_of_the_schedule(self):
         first = datetime(2049, 12, 31, 15, tzinfo=UTC)
         declare("@hourly", tz="Asia/Tokyo", start=date(2050, 1, 1), end=date(2050, 1, 1))
