@@ -137,7 +137,7 @@ def test_options_reach_the_worker():
     assert (worker.queues, worker.types) == (("mail", "fax"), ("shop.add", "shop.notify"))
     assert worker.exclude_types == ("shop.notify",)
     assert (worker.concurrency, worker.name, worker.burst) == (3, "night-2", True)
-    assert (worker._limits.max_works, worker._limits.max_memory) == (7, 300)
+    assert (worker._retirement.max_works, worker._retirement.max_memory) == (7, 300)
 
 
 def test_by_default_there_is_one_worker_for_everything(settings):
