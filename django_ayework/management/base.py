@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -43,6 +44,15 @@ class AyeworkCommand(BaseCommand):
     def run(self, *args: Any, **options: Any) -> Any:
         """Run the command as Django does."""
         return super().execute(*args, **options)
+
+    def say(self, text: str, ending: str | None = None) -> None:
+        """Print at once; when nobody reads it any more, as after ``| head``, print nothing from now on."""
+        try:
+            self.stdout.write(text, ending=ending)
+            self.stdout.flush()
+        except BrokenPipeError:
+            with open(os.devnull, "w") as nowhere:
+                os.dup2(nowhere.fileno(), self.stdout.fileno())
 
 
 class DatabaseCommand(AyeworkCommand):

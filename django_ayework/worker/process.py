@@ -210,10 +210,18 @@ def exit_in_time(status: int) -> None:
 
 def leave(status: int) -> None:
     """End a forked process at once: what its parent has prepared for its own end is not for it."""
-    logging.shutdown()
+    try:
+        logging.shutdown()
+        flush_output()
+    finally:
+        os._exit(status)
+
+
+def flush_output() -> None:
+    """Write what was printed; the program that read it may have ended, and its disk may be full."""
     for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    os._exit(status)
+        with suppress(OSError):
+            stream.flush()
 
 
 #: By this variable a child that runs the command again learns its end of the pipe, and its number.

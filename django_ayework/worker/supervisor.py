@@ -36,6 +36,7 @@ from django_ayework.worker.process import (
     SUPERVISED,
     StopSignals,
     WakePipe,
+    flush_output,
     freeze_loaded_objects,
     handle_signals,
     leave,
@@ -103,8 +104,7 @@ def close_connections() -> None:
 
 def fork_child(number: int, main: ChildMain, theirs: socket.socket, parents: Sequence[Close]) -> int:
     """Fork; in the child, work, and end."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush_output()
     pid = os.fork()
     if pid:
         return pid

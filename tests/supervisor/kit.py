@@ -4,15 +4,19 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from django_ayework.models import WorkerProcess
 from tests.processes import eventually, worker_process
 
 
 @contextmanager
-def supervisor(env: dict[str, str], *arguments: str, processes: int = 2) -> Iterator[subprocess.Popen[str]]:
+def supervisor(
+    env: dict[str, str], *arguments: str, processes: int = 2, **options: Any
+) -> Iterator[subprocess.Popen[str]]:
     """Run a supervisor in a group of its own, as a terminal or a service manager does; none of it is left."""
-    with worker_process(env, "--processes", str(processes), *arguments, start_new_session=True) as process:
+    arguments = ("--processes", str(processes), *arguments)
+    with worker_process(env, *arguments, start_new_session=True, **options) as process:
         try:
             yield process
         finally:
@@ -36,3 +40,21 @@ def is_alive(pid: int) -> bool:
         os.kill(pid, 0)
         return True
     return False
+
+
+@contextmanager
+def unread_pipe() -> Iterator[int]:
+    """Open the end of a pipe to write to, after whoever read it has ended."""
+    near, far = os.pipe()
+    os.close(near)
+    try:
+        yield far
+    finally:
+        os.close(far)
+
+
+@contextmanager
+def full_disk() -> Iterator[int]:
+    """Open a file that takes nothing."""
+    with open("/dev/full", "wb") as file:
+        yield file.fileno()

@@ -11,8 +11,8 @@ from django_ayework import command_worker, enqueue, enqueue_many
 from django_ayework.models import Attempt, Work, WorkerProcess
 from django_ayework.worker.admission import resident_bytes
 from django_ayework.worker.process import TOGETHER
-from tests.processes import ended, ended_well, eventually, get, health_address, stopped
-from tests.supervisor.kit import at_work, children, is_alive, supervisor
+from tests.processes import PATIENCE, ended, ended_well, eventually, get, health_address, stopped
+from tests.supervisor.kit import at_work, children, full_disk, is_alive, supervisor, unread_pipe
 from tests.supervisor.works import grow, where
 from tests.worker.works import at, started
 
@@ -49,6 +49,19 @@ def test_a_process_that_was_killed_is_replaced_and_its_works_run_again(env, tmp_
         assert len(set(children(3)) - first) == 1
         output = stopped(process)
     assert "SIGKILL. It is replaced at once." in output
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize("output", [unread_pipe, full_disk])
+def test_processes_start_and_are_replaced_although_nothing_can_be_printed(env, output, unbuffered):
+    """The program that read the output has ended, or the disk of the log is full."""
+    with output() as out, supervisor(env | {"PYTHONUNBUFFERED": unbuffered}, stdout=out) as process:
+        killed, other = children()
+        os.kill(killed, signal.SIGKILL)
+        eventually(lambda: set(at_work()) - {killed, other})
+        process.terminate()
+        assert process.wait(PATIENCE) in (0, 120)  # 120: Python could not print the rest at its end
+    assert WorkerProcess.objects.count() == 3
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -109,7 +109,7 @@ class Command(DatabaseCommand):
         server = self.health_server(options["health_host"], options["health_port"])
         metrics = None if options["metrics_port"] is None else metrics_server(*address)
         if metrics is not None:
-            self.stdout.write(f"Metrics are served at {metrics.url}{PATH}.")
+            self.say(f"Metrics are served at {metrics.url}{PATH}.")
         if chosen.processes > 1:
             return self.end(self.supervise(chosen, server, metrics))
         self.end(self.work(chosen, server, metrics, options["reload"]))
@@ -140,7 +140,7 @@ class Command(DatabaseCommand):
         self, chosen: WorkerOptions, server: HealthServer | None, metrics: MetricsServer | None
     ) -> int:
         """Keep several worker processes alive, and one that serves metrics if asked to."""
-        self.stdout.write(f"Supervisor of {chosen.processes} processes. Stop with Ctrl-C.")
+        self.say(f"Supervisor of {chosen.processes} processes. Stop with Ctrl-C.")
         if metrics is not None:
             metrics.close()  # the child listens; by now it is known that it can
 
@@ -163,33 +163,38 @@ class Command(DatabaseCommand):
         with log_named(worker.name):
             status = serve(worker, second_ends=lambda: not link.holds)
         if worker.refusal is not None:
-            self.stderr.write(f"CommandError: {text_with_notes(worker.refusal)}")
+            with suppress(OSError):
+                self.stderr.write(f"CommandError: {text_with_notes(worker.refusal)}")
             return REFUSED
         return status
 
     def stay_on_one_cpu(self, chosen: WorkerOptions, number: int) -> None:
         """Keep this process on one CPU, if that was asked for and the process does nothing else."""
         if chosen.one_cpu and self.is_whole_process:
-            self.stdout.write(f"This process runs on CPU {use_one_cpu(number)} alone.")
+            self.say(f"This process runs on CPU {use_one_cpu(number)} alone.")
 
     def health_server(self, host: str, port: int | None) -> HealthServer | None:
         """Listen on the port of the health checks, if one is given."""
         if port is None:
             return None
         server = listening(partial(HealthServer, host, port), f"{host}:{port}", "--health-port")
-        self.stdout.write(f"Health is served at {server.url}/live and {server.url}/ready.")
+        self.say(f"Health is served at {server.url}/live and {server.url}/ready.")
         return server
 
     def greet(self, worker: Worker) -> None:
         """Print the worker and hints on its queues."""
-        self.stdout.write(
+        self.say(
             f"Worker {worker.id}: {worker.concurrency} at a time, "
             f"{', '.join(worker.queues) or 'all queues'}, {counted(len(registry.names()), 'type')} of work. "
             "Stop with Ctrl-C."
         )
         for hint in hints_on_queues(worker.queues):
-            self.stdout.write(self.style.WARNING(hint))
-        self.stdout.flush()
+            self.say(self.style.WARNING(hint))
+
+    def say(self, text: str, ending: str | None = None) -> None:
+        """Print at once; a worker also runs where that fails, as on a full disk."""
+        with suppress(OSError):
+            super().say(text, ending)
 
     @property
     def is_whole_process(self) -> bool:
