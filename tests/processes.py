@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -81,3 +82,21 @@ def get(url: str) -> tuple[int, dict[str, Any]]:
     except urllib.error.HTTPError as error:
         with error:
             return error.code, json.load(error)
+
+
+@contextmanager
+def unread_pipe() -> Iterator[int]:
+    """Open the end of a pipe to write to, after whoever read it has ended."""
+    near, far = os.pipe()
+    os.close(near)
+    try:
+        yield far
+    finally:
+        os.close(far)
+
+
+@contextmanager
+def full_disk() -> Iterator[int]:
+    """Open a file that takes nothing."""
+    with open("/dev/full", "wb") as file:
+        yield file.fileno()

@@ -79,7 +79,7 @@ class JSONCommand(DatabaseCommand):
 
     def answer(self, data: Any, text: str, options: dict[str, Any]) -> None:
         """Print the answer as text, or as JSON."""
-        self.stdout.write(json.dumps(data, cls=DjangoJSONEncoder) if options["json"] else text)
+        self.say(json.dumps(data, cls=DjangoJSONEncoder) if options["json"] else text)
 
 
 class WorksCommand(JSONCommand):

@@ -40,21 +40,3 @@ def is_alive(pid: int) -> bool:
         os.kill(pid, 0)
         return True
     return False
-
-
-@contextmanager
-def unread_pipe() -> Iterator[int]:
-    """Open the end of a pipe to write to, after whoever read it has ended."""
-    near, far = os.pipe()
-    os.close(near)
-    try:
-        yield far
-    finally:
-        os.close(far)
-
-
-@contextmanager
-def full_disk() -> Iterator[int]:
-    """Open a file that takes nothing."""
-    with open("/dev/full", "wb") as file:
-        yield file.fileno()

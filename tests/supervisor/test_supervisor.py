@@ -11,8 +11,18 @@ from django_ayework import command_worker, enqueue, enqueue_many
 from django_ayework.models import Attempt, Work, WorkerProcess
 from django_ayework.worker.admission import resident_bytes
 from django_ayework.worker.process import TOGETHER
-from tests.processes import PATIENCE, ended, ended_well, eventually, get, health_address, stopped
-from tests.supervisor.kit import at_work, children, full_disk, is_alive, supervisor, unread_pipe
+from tests.processes import (
+    PATIENCE,
+    ended,
+    ended_well,
+    eventually,
+    full_disk,
+    get,
+    health_address,
+    stopped,
+    unread_pipe,
+)
+from tests.supervisor.kit import at_work, children, is_alive, supervisor
 from tests.supervisor.works import grow, where
 from tests.worker.works import at, started
 

@@ -50,7 +50,7 @@ class Command(JSONCommand):
         path = critical_path(workflow.members, workflow.links)
         drawing = draw(workflow, folded, path if len(path) > 1 else ())
         if options["svg"]:
-            self.stdout.write(as_svg(drawing))
+            self.say(as_svg(drawing))
             return
         held = hold_up(workflow)
         self.answer(as_data(workflow, folded, held, path), as_text(workflow, drawing, held, path), options)

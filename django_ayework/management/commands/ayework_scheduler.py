@@ -37,7 +37,6 @@ class Command(JSONCommand):
         names = schedules.names()
         text = f"Scheduler of {len(names)} schedules in code, and those of the admin. Stop with Ctrl-C."
         self.answer({"schedules": names}, text, options)
-        self.stdout.flush()
         with suppress(Error):  # the scheduler waits for a database that is away
             require_usable_database()
         self.serve(Scheduler())

@@ -72,7 +72,7 @@ class Command(AyeworkCommand):
             raise refused("typing-check", "expected --output FILE with --check, got --check alone.")
         text = module_text()
         if output is None:
-            self.stdout.write(text, ending="")
+            self.say(text, ending="")
         elif not options["check"]:
             output.write_text(text, encoding="utf-8")
         elif not output.exists() or output.read_text(encoding="utf-8") != text:

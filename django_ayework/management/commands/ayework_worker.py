@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from django.core.checks import ERROR
-from django.core.management.base import CommandError, CommandParser, OutputWrapper
+from django.core.management.base import CommandError, CommandParser
 
 from django_ayework.compat import is_reloaded
 from django_ayework.conf import get_settings
@@ -96,7 +96,7 @@ class Command(DatabaseCommand):
         registry.load()
         chosen = worker_options(options)
         if options["check"]:
-            return self.end(check_worker(chosen, self.stdout))
+            return self.end(check_worker(chosen, self.say))
         show_engine_log(options["verbosity"])
         if options["reload"] and not is_reloaded():
             return self.end(start_again_and_again())
@@ -310,7 +310,7 @@ def known_types(given: Mapping[str, Any], option: str) -> tuple[str, ...]:
     return types
 
 
-def check_worker(chosen: WorkerOptions, out: OutputWrapper) -> int:
+def check_worker(chosen: WorkerOptions, say: Callable[[str], None]) -> int:
     """Print the connections that these options take, and all findings; return 1 for a problem, else 0."""
     budget = Budget(
         concurrency=chosen.concurrency,
@@ -320,12 +320,12 @@ def check_worker(chosen: WorkerOptions, out: OutputWrapper) -> int:
         unhandled_groups=get_settings().unhandled_group is not None,
         wakeups=connections_of(get_pubsub()),
     )
-    out.write("\n".join(budget_lines(budget)))
-    out.write("Configuration:")
+    say("\n".join(budget_lines(budget)))
+    say("Configuration:")
     found = list(findings(chosen.queues, chosen.types, budget))
     found += system_checks() if not problems(found) else []
     for finding in found:
-        out.write(f"  {finding.severity:<8} {finding.text}")
+        say(f"  {finding.severity:<8} {finding.text}")
     return int(problems(found))
 
 
