@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -37,9 +39,18 @@ class AyeworkCommand(BaseCommand):
         try:
             return self.run(*args, **options)
         except CommandError as error:
-            if vars(self).get("_called_from_command_line"):  # Django prints the message alone
+            if self.is_whole_process:  # Django prints the message alone
                 error.args = (text_with_notes(error),)
             raise
+        except KeyboardInterrupt:
+            if self.is_whole_process:
+                sys.exit(128 + signal.SIGINT)
+            raise
+
+    @property
+    def is_whole_process(self) -> bool:
+        """Whether the command was given on a command line, so that its process does nothing else."""
+        return getattr(self, "_called_from_command_line", False)
 
     def run(self, *args: Any, **options: Any) -> Any:
         """Run the command as Django does."""

@@ -1,10 +1,13 @@
-"""Commands whose output cannot be written where it is to go."""
+"""Commands whose output is not read on, and commands that are interrupted."""
 
+import signal
 import subprocess
 import sys
 
 import pytest
+from django.core.management import call_command
 
+from django_ayework.management.commands import ayework_prune
 from tests.processes import PATIENCE, ROOT, unread_pipe
 
 COMMANDS = {
@@ -33,3 +36,14 @@ def test_a_command_ends_as_usual_when_nobody_reads_on(process_env, command, stat
             timeout=PATIENCE,
         )
     assert (ended.returncode, "BrokenPipe" in ended.stderr) == (status, False), ended.stderr
+
+
+@pytest.mark.parametrize(("is_whole_process", "raised"), [(True, SystemExit), (False, KeyboardInterrupt)])
+def test_ctrl_c_ends_a_command_without_a_traceback(monkeypatch, db, is_whole_process, raised):
+    """A call by other code raises what Python does."""
+    monkeypatch.setattr(ayework_prune, "prune", lambda batch: signal.raise_signal(signal.SIGINT))
+    command = ayework_prune.Command()
+    command._called_from_command_line = is_whole_process
+    with pytest.raises(raised) as end:
+        call_command(command)
+    assert end.value.args == ((130,) if is_whole_process else ())

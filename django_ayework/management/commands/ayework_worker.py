@@ -196,11 +196,6 @@ class Command(DatabaseCommand):
         with suppress(OSError):
             super().say(text, ending)
 
-    @property
-    def is_whole_process(self) -> bool:
-        """Whether the command was given on a command line, so that its process does nothing else."""
-        return getattr(self, "_called_from_command_line", False)
-
     def end(self, status: int) -> None:
         """End with a status; on the command line at once, even if handlers have left threads behind."""
         if self.is_whole_process:
