@@ -101,7 +101,8 @@ def merge_ended(folder: str) -> None:
             for path in paths:
                 kind = path.stem.partition("_")[0]
                 if kind in ADDED_UP:
-                    add_values(path, Path(folder, f"{kind}_{ENDED}.db"))
+                    if path.stat().st_size:  # it is empty if the process was killed while it made the file
+                        add_values(path, Path(folder, f"{kind}_{ENDED}.db"))
                     path.unlink()
 
 
