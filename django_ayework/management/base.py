@@ -22,6 +22,7 @@ from django_ayework.define.types import registry
 from django_ayework.documentation import documented, refused_as, text_with_notes
 from django_ayework.errors import AyeworkError, WorkNotFound, did_you_mean
 from django_ayework.flow.startup_checks import text_of_trouble
+from django_ayework.rules.codec.text import has_surrogates
 from django_ayework.rules.formatting import counted
 from django_ayework.store.database import alias
 
@@ -37,6 +38,7 @@ class AyeworkCommand(BaseCommand):
     def execute(self, *args: Any, **options: Any) -> Any:
         """Run the command."""
         try:
+            require_text(options)
             return self.run(*args, **options)
         except CommandError as error:
             if self.is_whole_process:  # Django prints the message alone
@@ -143,6 +145,14 @@ class WorksCommand(JSONCommand):
         if not (options["ids"] or options["group"] or matching):
             ways = f"{', '.join(['ids, or --group', *flags[:-1]])} or {flags[-1]}"
             raise refused("choice", f"expected {ways} to say which {self.expected}.")
+
+
+def require_text(options: Mapping[str, Any]) -> None:
+    """Raise CommandError for a text with bytes that the encoding of the system does not have."""
+    for value in options.values():
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and has_surrogates(text):
+                raise refused("not-text", f"expected arguments to be text in UTF-8, got: {text!r}.")
 
 
 def listed(options: Mapping[str, Any], option: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Commands whose output is not read on, and commands that are interrupted."""
+"""Commands whose output is not read on, that are interrupted, or whose arguments are no text."""
 
 import signal
 import subprocess
@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from django.core.management import call_command
+from django.core.management.base import CommandError
 
 from django_ayework.management.commands import ayework_prune
 from tests.processes import PATIENCE, ROOT, unread_pipe
@@ -47,3 +48,13 @@ def test_ctrl_c_ends_a_command_without_a_traceback(monkeypatch, db, is_whole_pro
     with pytest.raises(raised) as end:
         call_command(command)
     assert end.value.args == ((130,) if is_whole_process else ())
+
+
+@pytest.mark.parametrize(
+    "arguments", ["explain \udcff", "cancel some-id \udcff", "worker --burst --queues \udcff"]
+)
+def test_an_argument_that_is_no_text_is_refused(db, arguments):
+    """Python reads bytes that are not UTF-8 as lone surrogates, which no database takes."""
+    name, *others = arguments.split()
+    with pytest.raises(CommandError, match=r"^expected arguments to be text in UTF-8, got: '\\udcff'"):
+        call_command(f"ayework_{name}", *others)
