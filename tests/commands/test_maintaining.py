@@ -148,3 +148,9 @@ def test_check_fails_when_a_handler_has_changed_and_needs_a_file(call, tmp_path,
     registry.unregister(typed.name)
     with pytest.raises(CommandError, match=r"by_name.py is not up to date"):
         call("ayework_typing", "--check", "--output", str(path))
+
+
+@pytest.mark.parametrize("arguments", [(), ("--check",)], ids=["written", "checked"])
+def test_a_file_that_cannot_be_used_is_named(call, tmp_path, typed, arguments):
+    with pytest.raises(CommandError, match=rf"^{tmp_path} cannot be used: Is a directory\."):
+        call("ayework_typing", "--output", str(tmp_path), *arguments)

@@ -72,14 +72,17 @@ class Command(AyeworkCommand):
             raise refused("typing-check", "expected --output FILE with --check, got --check alone.")
         text = module_text()
         if output is None:
-            self.say(text, ending="")
-        elif not options["check"]:
-            output.write_text(text, encoding="utf-8")
-        elif not output.exists() or output.read_text(encoding="utf-8") != text:
-            raise refused(
-                "typing-outdated",
-                f"{output} is not up to date. Write it again: manage.py ayework_typing --output {output}",
-            )
+            return self.say(text, ending="")
+        try:
+            if not options["check"]:
+                output.write_text(text, encoding="utf-8")
+            elif not output.exists() or output.read_text(encoding="utf-8") != text:
+                raise refused(
+                    "typing-outdated",
+                    f"{output} is not up to date. Write it again: manage.py ayework_typing --output {output}",
+                )
+        except OSError as error:
+            raise refused("typing-file", f"{output} cannot be used: {error.strerror}.") from error
 
 
 def module_text() -> str:
