@@ -16,7 +16,7 @@ from typing import NamedTuple
 from django.apps import apps
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
-from django.db import Error, InterfaceError, OperationalError
+from django.db import Error
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ayework.conf import get_settings
@@ -141,19 +141,24 @@ def require_usable_database() -> None:
         )
 
 
-def text_of_trouble() -> str | None:
-    """Return a sentence about a database that does not answer, or lacks migrations; else None."""
+def text_of_trouble(error: Error) -> str | None:
+    """Return a sentence about a database that does not answer, lacks migrations, or raised this error.
+
+    Return None in a transaction, where the database cannot be asked.
+    """
     if in_transaction():
         return None
     connection().close()
     try:
         lack = text_of_lack()
-    except (OperationalError, InterfaceError) as away:
+    except Error as away:
         return (
             f"The database {alias()!r} does not answer: {in_one_line(away)}. "
             f"Check that its server runs, and DATABASES[{alias()!r}] in the settings."
         )
-    return f"The database {alias()!r} is not ready: {lack}" if lack else None
+    if lack:
+        return f"The database {alias()!r} is not ready: {lack}"
+    return f"The database {alias()!r} has refused a statement: {in_one_line(error)}."
 
 
 def project_version() -> str:

@@ -69,14 +69,14 @@ class AyeworkCommand(BaseCommand):
 
 
 class DatabaseCommand(AyeworkCommand):
-    """A command whose error is a sentence if the database is away, or lacks migrations or a work."""
+    """A command whose error is a sentence if the database is away, refuses, or lacks migrations or a work."""
 
     def run(self, *args: Any, **options: Any) -> Any:
         """Run the command, with errors of the database, the settings and ids as sentences."""
         try:
             return super().run(*args, **options)
         except Error as error:
-            if (text := text_of_trouble()) is None:
+            if (text := text_of_trouble(error)) is None:
                 raise
             raise refused("database-not-usable", text) from error
         except (ImproperlyConfigured, WorkNotFound) as refusal:

@@ -10,8 +10,9 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 from django.core.management.base import CommandError
-from django.db import connection
+from django.db import ProgrammingError, connection
 
+from django_ayework.management.commands import ayework_prune
 from django_ayework.models import WorkerProcess
 from django_ayework.worker.worker import Worker
 from tests.databases import database_url
@@ -134,3 +135,16 @@ def test_a_worker_says_why_it_does_not_start(monkeypatch, caplog):
     assert "Traceback" not in caplog.text
     with pytest.raises(CommandError, match="0009_new"):
         call_command("ayework_worker", "--burst")
+
+
+def test_a_statement_that_the_database_refuses_is_reported_in_a_sentence(transactional_db, monkeypatch):
+    """Such as for a missing right: no transaction is open, and the database answers."""
+
+    def refuse(limit: int) -> int:
+        raise ProgrammingError("permission denied\nfor table works")
+
+    monkeypatch.setattr(ayework_prune, "prune", refuse)
+    text = "^The database 'default' has refused a statement: permission denied for table works\\."
+    with pytest.raises(CommandError, match=text) as refused:
+        call_command("ayework_prune")
+    assert isinstance(refused.value.__cause__, ProgrammingError)
