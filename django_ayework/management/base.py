@@ -38,7 +38,7 @@ class AyeworkCommand(BaseCommand):
     def execute(self, *args: Any, **options: Any) -> Any:
         """Run the command."""
         try:
-            require_text(options)
+            refuse_undecodable(options)
             return self.run(*args, **options)
         except CommandError as error:
             if self.is_whole_process:  # Django prints the message alone
@@ -147,7 +147,7 @@ class WorksCommand(JSONCommand):
             raise refused("choice", f"expected {ways} to say which {self.expected}.")
 
 
-def require_text(options: Mapping[str, Any]) -> None:
+def refuse_undecodable(options: Mapping[str, Any]) -> None:
     """Raise CommandError for a text with bytes that the encoding of the system does not have."""
     for value in options.values():
         for text in value if isinstance(value, list) else [value]:
