@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from django.db import Error
 
@@ -61,12 +61,14 @@ from django_ayework.store.dependencies import (
 )
 from django_ayework.store.rows import WorkRow, find_rows, statuses_of
 
+T = TypeVar("T")
+
 #: Waiters in one transaction.
 PAGE = 500
 #: Edges that are remembered of an unresolved waiter, and waiters that are remembered. The rest is read anew.
 MOST_EDGES = 1000
 MOST_WAITERS = 10_000
-#: Seconds for which the waiters of a page that has failed are rechecked one by one.
+#: Seconds for which the waiters of a page that has failed are dealt with one by one.
 LONGEST_ISOLATION = 2.0
 
 
@@ -315,8 +317,6 @@ def recheck_watchers(ids: Sequence[str]) -> None:
 
 def recheck_page(waiters: Sequence[str]) -> Recheck | None:
     """Recheck waiters in one transaction; None if that would have to wait for locks."""
-    if not waiters:
-        return Recheck(set(), [])
     edges = unresolved.edges_of(waiters)
     works = settled_statuses({edge.watched_id for edge in edges if not edge.chain})
     chains = settled_chains({edge.watched_id for edge in edges if edge.chain})
@@ -365,41 +365,51 @@ class Leftovers:
         """Recheck the next page of waiters that still have their flag; return how many waiters it has."""
         waiters = waiters_to_recheck(limit, self._last)
         self._last = waiters[-1] if waiters else ""
-        recheck_isolated(waiters)
+        isolated(recheck_page, waiters)
         return len(waiters)
 
 
 recheck_leftovers = Leftovers().recheck
 
 
-def recheck_isolated(waiters: Sequence[str]) -> list[Recheck]:
-    """Recheck waiters together; if that fails, one by one, so that one does not hold up the others."""
+# Acting on many waiters so that one does not hold up the others.
+
+
+def isolated(act: Callable[[Sequence[str]], T | None], waiters: Sequence[str]) -> list[T]:
+    """Act on waiters together; if that fails or would wait for locks, on each by itself; return the results.
+
+    ``act`` is one transaction, and returns None if that would have to wait for locks.
+    """
+    if not waiters:
+        return []
     try:
-        done = recheck_page(waiters)
+        done = act(waiters)
     except Exception:
         if len(waiters) < 2:
             raise
         done = None
     if done is not None:
         return [done]
-    return recheck_one_by_one(waiters) if len(waiters) > 1 else []
+    return one_by_one(act, waiters) if len(waiters) > 1 else []
 
 
-def recheck_one_by_one(waiters: Sequence[str]) -> list[Recheck]:
-    """Recheck each of these waiters in a transaction of its own, in random order, until the time is up.
+def one_by_one(act: Callable[[Sequence[str]], T | None], waiters: Sequence[str]) -> list[T]:
+    """Act on each of these waiters in a transaction of its own, in random order, until the time is up.
 
     The order is random so that different waiters are reached each time. An error that is not about locks is
-    raised once the others were rechecked.
+    raised once the others were tried.
     """
     until = time.monotonic() + LONGEST_ISOLATION
-    rechecks: list[Recheck | None] = []
+    results: list[T] = []
     errors: list[Exception] = []
     for waiter in random.sample(waiters, len(waiters)):
         if time.monotonic() < until:
             try:
-                rechecks.append(recheck_page([waiter]))
+                done = act([waiter])
             except Exception as error:
                 errors.append(error)
+            else:
+                results += [] if done is None else [done]
     if errors:
         raise errors[0]
-    return [done for done in rechecks if done]
+    return results

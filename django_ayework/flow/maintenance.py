@@ -1,10 +1,11 @@
-"""Maintenance of the fleet: reclaim lapsed leases, expire gates, sweep blocked works, prune ended ones."""
+"""Maintenance of the fleet: reclaim lapsed leases, expire and sweep blocked works, prune ended ones."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import NamedTuple
 
 from django.db import Error
@@ -13,7 +14,7 @@ from django_ayework.conf import get_settings
 from django_ayework.define.types import registry
 from django_ayework.documentation import logged
 from django_ayework.flow import bulk_actions
-from django_ayework.flow.gates import dying, flush, make_moves, recheck_isolated
+from django_ayework.flow.gates import dying, flush, isolated, make_moves, recheck_page
 from django_ayework.flow.hooks import report
 from django_ayework.flow.outcomes import retry_input_of
 from django_ayework.flow.settle import Settlement, settle_here
@@ -23,10 +24,10 @@ from django_ayework.rules.controls import EVERYTHING, Scope
 from django_ayework.rules.retry import decide_lost
 from django_ayework.rules.states import Reason
 from django_ayework.store import deletion, entries, throughput, worker_processes
-from django_ayework.store.database import clock, is_contention, is_refused_data, own_transaction
+from django_ayework.store.database import briefly, clock, is_contention, is_refused_data, own_transaction
 from django_ayework.store.dependencies import BlockedCursor, blocked_page, stranded_among
 from django_ayework.store.leases import lock_lapsed
-from django_ayework.store.rows import WorkRow, lock_overdue
+from django_ayework.store.rows import WorkRow, lock_overdue, overdue_ids
 from django_ayework.store.schedules import delete_firings
 
 logger = logging.getLogger("django_ayework")
@@ -115,12 +116,21 @@ def reclaim_batch(
     return lapsed
 
 
-@own_transaction
-def expire_gates() -> int:
-    """End gates that are past their timeout and not locked; return how many."""
+def expire_blocked() -> int:
+    """End blocked works that are past their deadline and not locked; return how many."""
+    return sum(isolated(expire_page, overdue_ids(clock.now(), BATCH)))
+
+
+def expire_page(ids: Sequence[str]) -> int | None:
+    """End these works in one transaction; None if that would have to wait for locks."""
+    return briefly(partial(expire, ids))
+
+
+def expire(ids: Sequence[str]) -> int:
+    """End those of these works that are overdue now."""
     unit_of_work = UnitOfWork(clock.now())
-    error = "deadline exceeded: the gate's condition was not met in time"
-    overdue = lock_overdue(unit_of_work.now, BATCH)
+    error = "deadline exceeded: its condition was not met in time"
+    overdue = lock_overdue(ids, unit_of_work.now)
     moves = [dying(row, unit_of_work.now, Reason.EXPIRED, error) for row in overdue]
     moved = make_moves(unit_of_work, moves)
     flush(unit_of_work)
@@ -151,7 +161,7 @@ def sweep_page(after: BlockedCursor | None = None) -> Sweep:
     The recheck that decides the waiter finds out under its lock whether it is stranded.
     """
     page = blocked_page(after)
-    rechecks = recheck_isolated(stranded_among(page.ids))
+    rechecks = isolated(recheck_page, stranded_among(page.ids))
     stranded = sorted(id for done in rechecks for id in done.stranded)
     if stranded:
         logger.error(

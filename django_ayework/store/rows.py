@@ -159,10 +159,18 @@ def lock_free_rows(ids: Iterable[str]) -> set[str]:
     return set(free.values_list("id", flat=True))
 
 
-def lock_overdue(now: datetime, limit: int) -> list[WorkRow]:
-    """Lock blocked works that are past their deadline."""
+def overdue_ids(now: datetime, limit: int) -> list[str]:
+    """Return blocked works that are past their deadline and not locked, the longest first."""
     overdue = rows(Work).filter(status=Status.BLOCKED, deadline__lt=now).order_by("deadline")
-    return rows_of(overdue.select_for_update(skip_locked=True)[:limit])
+    with atomic():
+        free = overdue.select_for_update(skip_locked=True)
+        return list(free.values_list("id", flat=True)[:limit])
+
+
+def lock_overdue(ids: Sequence[str], now: datetime) -> list[WorkRow]:
+    """Lock those of these works that are blocked and past their deadline, and that nobody else has locked."""
+    overdue = rows(Work).filter(id__in=ids, status=Status.BLOCKED, deadline__lt=now).order_by("id")
+    return rows_of(overdue.select_for_update(skip_locked=True))
 
 
 def locked_by_others(model: type[Model], keys: Iterable[str]) -> set[str]:

@@ -33,7 +33,7 @@ from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.controls import current_controls
 from django_ayework.flow.gates import recheck_leftovers
 from django_ayework.flow.hooks import report_all_unhandled
-from django_ayework.flow.maintenance import expire_gates
+from django_ayework.flow.maintenance import expire_blocked
 from django_ayework.flow.new_works import Lineage, build_new_work
 from django_ayework.flow.notify import settled_groups
 from django_ayework.flow.outcomes import as_failure, is_to_be_parked
@@ -201,7 +201,7 @@ def do_duties() -> None:
     """Do the duties that workers do between works."""
     while transitions.make_pending(clock.now(), DUE_BATCH):
         continue
-    expire_gates()
+    expire_blocked()
     recheck_leftovers()
     run_commit_callbacks()
 

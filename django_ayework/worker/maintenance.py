@@ -22,7 +22,7 @@ from django_ayework.flow.gates import recheck_leftovers
 from django_ayework.flow.hooks import report, report_unhandled
 from django_ayework.flow.maintenance import (
     PRUNE_BATCH,
-    expire_gates,
+    expire_blocked,
     prune,
     prune_others,
     reclaim,
@@ -194,7 +194,7 @@ class MaintenanceThread(LoopThread):
         self._demands = {
             "lapsed": Duty(self.reclaim, NEVER, NEVER),
             "recheck": Duty(recheck_leftovers, NEVER, NEVER),
-            "overdue": Duty(expire_gates, NEVER, NEVER),
+            "overdue": Duty(expire_blocked, NEVER, NEVER),
             "continuous": Duty(self.queue_continuous, NEVER, NEVER),
         }
         self._bulk = Duty(self.carry_out_bulk, NEVER, NEVER)

@@ -58,6 +58,7 @@ def test_a_work_that_is_past_its_deadline_while_it_is_blocked_is_expired(bound, 
     time_travel(31)
     drain()
     assert (standing(handle), blocker.state().status) == (("dead", "expired"), "scheduled")
+    assert handle.state().error == "deadline exceeded: its condition was not met in time"
 
 
 def test_an_unknown_blocker_is_refused_and_nothing_is_queued():

@@ -156,7 +156,7 @@ def test_a_retry_of_the_gate_meets_the_settling_of_its_member(time_travel):
     gates = [dependency([member], [step()], timeout=60) for member in members]
     enqueue_many(gates)
     time_travel(61)
-    while maintenance.expire_gates():
+    while maintenance.expire_blocked():
         continue
     enqueue_many(members)
     race(ROUNDS, each(retry, ids(gates)), succeeding(members, claim_all()))
@@ -180,7 +180,7 @@ def test_a_gate_expires_or_opens_but_never_both(monkeypatch):
         """Come at another moment of the settlement each time."""
         for _ in range(number % 12):
             Work.objects.filter(id=gates[number].id).exists()
-        expired.append(maintenance.expire_gates())
+        expired.append(maintenance.expire_blocked())
 
     race(ROUNDS, succeeding(members, claims), expire)
     finish()

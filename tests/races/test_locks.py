@@ -12,7 +12,7 @@ from django.db import OperationalError, connection, transaction
 from django_ayework import Abort, cancel, complete, delete_chains, dependency, enqueue, enqueue_many, work
 from django_ayework.flow import gates as flow_gates
 from django_ayework.flow.gates import recheck_leftovers
-from django_ayework.flow.maintenance import prune
+from django_ayework.flow.maintenance import expire_blocked, prune
 from django_ayework.models import Waiter, Work
 from django_ayework.store.database import clock, is_contention
 from django_ayework.store.sessions import engine_session
@@ -64,6 +64,19 @@ def test_queueing_does_not_wait_for_an_end_which_is_found_once_it_is_committed(e
         assert stands(*waiting) == [LEFT, LEFT]
     recheck_leftovers()
     assert stands(*waiting) == [OPEN, ("pending" if end is complete else "dead", False)]
+
+
+@with_row_locks
+def test_a_row_that_stays_locked_keeps_no_other_work_from_expiring(time_travel):
+    member = enqueue(step(), delay=3600)
+    held, *others = [enqueue(dependency([member], [], timeout=10)) for _ in range(3)]
+    behind = enqueue(dependency([held], []))
+    time_travel(60)
+    with transaction_elsewhere(lambda: list(Waiter.objects.select_for_update().filter(work_id=behind.id))):
+        assert expire_blocked() == 2
+        assert [str(gate.state().status) for gate in (held, *others)] == ["blocked", "dead", "dead"]
+    assert expire_blocked() == 1
+    assert [str(gate.state().status) for gate in (held, behind)] == ["dead", "dead"]
 
 
 @with_row_locks

@@ -50,7 +50,7 @@ TYPES, TICKS = ["shop.add", "shop.tick"], [Lane("default", "shop.tick")]
 #: By statement: its index, the status of the works that it finds, and how it is run.
 READERS = {
     "staging": ("ayework_due", "scheduled", lambda now: transitions.make_pending(now, 100)),
-    "expiring": ("ayework_blocked", "blocked", lambda now: rows.lock_overdue(now, 100)),
+    "expiring": ("ayework_blocked", "blocked", lambda now: rows.overdue_ids(now, 100)),
     "polling": ("ayework_blocked", "blocked", poll),
     "dead letters": ("ayework_dead", "dead", lambda now: backlog.dead_letters(10)),
     "depth of dead": ("ayework_dead", "dead", lambda now: backlog.dead_depths(10)),
