@@ -149,8 +149,8 @@ def find_rows(ids: Iterable[str]) -> dict[str, WorkRow]:
 
 def lock_rows(ids: Iterable[str]) -> dict[str, WorkRow]:
     """Lock works against every other writer, in id order so that two lockers cannot wait for each other."""
-    locked = rows(Work).select_for_update().filter(id__in=list(ids)).order_by("id")
-    return {row.id: row for row in rows_of(locked)}
+    works = rows(Work).select_for_update().order_by("id")
+    return {values[0]: WorkRow._make(values) for values in matching(works, "id", sorted(ids), *COLUMNS)}
 
 
 def lock_free_rows(ids: Iterable[str]) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from typing import Any
 
 import pytest
@@ -43,6 +44,20 @@ def test_a_waiting_work_succeeds_once_without_its_handler(options):
     with pytest.raises(errors.AlreadyCompleted, match="has ended already: it is success"):
         complete(handle.id, 2)
     assert handle.result() == handle.group() == "approved"
+
+
+@pytest.mark.vendors("sqlite")
+@pytest.mark.django_db(transaction=True)
+def test_an_act_on_more_works_than_a_statement_takes_parameters():
+    kind = sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER
+    handles = enqueue_many([add(a=n, b=0) for n in range(1100)], delay=60)
+    ids = [handle.id for handle in handles]
+    most = connection.connection.setlimit(kind, 999)
+    try:
+        assert len(trigger(*ids)) == len(change_priority(*ids, priority=3)) == 1100
+    finally:
+        connection.connection.setlimit(kind, most)
+    assert Work.objects.filter(status="pending", priority=3).count() == 1100
 
 
 def test_a_gate_that_is_completed_opens_and_what_waits_for_a_completed_work_is_decided():
