@@ -175,7 +175,8 @@ def announce(event: WorkEvent) -> None:
         facts = {"work": event.work, **event.extra}
     signal, sender = SIGNALS[event.kind], event.type or ""
     if isinstance(event.work, WaitingState) and signal.is_awaited(sender):
-        looked_up(event.work)  # here, as it cannot be read in the transaction of a test by an event loop
+        # Here, as an event loop cannot read it in the transaction of a test.
+        guarded(looked_up, event.work)
     send(signal, f"of {event.kind}", sender, **facts)
     work_type = registry.find(event.type) if event.type else None
     hooks = (work_type.settings.on_event if work_type else None, get_settings().on_event)

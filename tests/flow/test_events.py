@@ -11,11 +11,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connections
+from django.db import OperationalError, connections
 from django.dispatch import Signal
 
 from django_ayework import Defer, Retry, WorkState, dependency, enqueue, enqueue_many, retry, signals, work
 from django_ayework.define.handles import WorkEvent
+from django_ayework.flow import events
 from django_ayework.models import Work
 from django_ayework.testing import drain, enqueued, now, running_worker, time_travel
 from tests.app.works import add, fail
@@ -51,6 +52,25 @@ def batches() -> Iterator[list[Any]]:
 
     with connected(receiver, signals.batch_announced):
         yield seen
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_a_work_waits_for_that_cannot_be_read_after_the_commit_costs_no_event(monkeypatch, reported):
+    """It is read for async receivers. The work is queued, so the caller must not see an error."""
+    heard: list[str] = []
+
+    async def receive(work: WorkState, **more: Any) -> None:
+        heard.append(work.id)
+
+    def broken(state: WorkState) -> None:
+        raise OperationalError("the database went away")
+
+    blocker = enqueue(add(a=1, b=2))
+    monkeypatch.setattr(events, "looked_up", broken)
+    with connected(receive, signals.work_queued):
+        handles = enqueue_many([add(a=3, b=4), add(a=5, b=6)], blockers=[blocker])
+    assert heard == [handle.id for handle in handles]
+    assert reported == [("the database went away", "hook")] * 2
 
 
 def named(events: list[WorkEvent], names: dict[str, str]) -> list[str]:
