@@ -160,8 +160,9 @@ def report_unhandled(group_id: str) -> None:
     hook, now = get_settings().unhandled_group, clock.now()
     if hook is None or entries.is_set(f"wait:{group_id}", now):
         return
+    group = settled_group(group_id)  # first: if this fails, the group can be tried again
     if entries.set_if_absent(f"group-handled:{group_id}", "", now, now + HANDLED_LIFE):
-        guarded(hook, settled_group(group_id))
+        guarded(hook, group)
 
 
 def settled_group(group_id: str) -> SettledGroup:

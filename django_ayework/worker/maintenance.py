@@ -152,8 +152,13 @@ class UnhandledGroups(LoopThread):
         if left > 0 and not self._stopping.is_set():
             return left
         self._groups.popleft()
-        with project_code():
-            report_unhandled(group)
+        try:
+            with project_code():
+                report_unhandled(group)
+        except Error:  # the database is away: the group is tried again
+            if not self._stopping.is_set():
+                self._groups.appendleft((group, due_at))
+            raise
         return 0.0
 
 

@@ -6,19 +6,22 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import OperationalError, transaction
 
 from django_ayework import Context, WorkFailed, dependency, enqueue_many, get_handle, retry, work
 from django_ayework.api import enqueue
 from django_ayework.errors import WaitInTransaction
+from django_ayework.flow import hooks
 from django_ayework.models import Group, Work
 from django_ayework.rules.codec import CustomType, RichJSON
 from django_ayework.signals import group_done
+from django_ayework.store import entries
 from django_ayework.testing import drain, running_worker
 from tests.app.works import add, fail
 from tests.flow.kit import ONCE, connected, parent
 from tests.processes import eventually
 from tests.races.rivals import claim_all, succeed
+from tests.worker.conftest import Flaky
 
 pytestmark = pytest.mark.django_db
 
@@ -240,6 +243,16 @@ def test_a_running_worker_reports_after_a_grace_the_groups_that_no_caller_waits_
             wait_for_the_end(last.id)
         eventually(lambda: len(unhandled) >= 2)
     assert sorted(names[group.group_id] for group in unhandled) == ["gate", "parent"]
+
+
+@pytest.mark.parametrize("broken", [(entries, "is_set"), (hooks, "settled_group")], ids=["before", "after"])
+@pytest.mark.django_db(transaction=True)
+def test_a_group_is_reported_although_the_database_was_away_for_a_moment(unhandled, monkeypatch, broken):
+    monkeypatch.setattr(*broken, Flaky(getattr(*broken), 1, OperationalError("the database went away")))
+    handle = enqueue(add(a=1, b=2))
+    with running_worker():
+        eventually(lambda: unhandled)
+    assert [group.group_id for group in unhandled] == [handle.id]
 
 
 @work(name="t.values.complex")
