@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+import traceback
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -54,10 +56,11 @@ def report(error: BaseException, phase: str, message: str, brief: bool = False) 
 
     ``brief`` leaves out the traceback of an error that was logged before and lasts.
     """
-    logger.error(
-        "%s (%s phase): %s %s", message, phase, error, logged(f"{phase}-phase"),
-        exc_info=None if brief else error,
-    )  # fmt: skip
+    with printed_errors():
+        logger.error(
+            "%s (%s phase): %s %s", message, phase, error, logged(f"{phase}-phase"),
+            exc_info=None if brief else error,
+        )  # fmt: skip
     with project_code():
         signals.error_reported.send_robust(sender=None, error=error, phase=phase)
     on_error = get_settings().on_error
@@ -66,7 +69,17 @@ def report(error: BaseException, phase: str, message: str, brief: bool = False) 
             with project_code():
                 on_error(error, phase)
         except BaseException:
-            logger.exception("ON_ERROR itself raised. %s", logged("error-not-reported"))
+            with printed_errors():
+                logger.exception("ON_ERROR itself raised. %s", logged("error-not-reported"))
+
+
+@contextmanager
+def printed_errors() -> Generator[None]:
+    """Print what a handler of the log raises in the block, and go on."""
+    try:
+        yield
+    except BaseException:
+        traceback.print_exc()
 
 
 def resolved_hook(hook: Any) -> Callable[..., Any]:

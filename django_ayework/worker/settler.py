@@ -221,7 +221,10 @@ class Settler(LoopThread):
         self._waiting.difference_update(delivery.row.id for delivery in deliveries)
         self._settled(deliveries)
         self.tally.count([settlement for _, settlement in batch if settlement.row.id in written.moved])
-        log_written(batch, written)
+        try:
+            log_written(batch, written)
+        except BaseException as error:  # of a handler of the log
+            report(error, "commit", "outcomes that were written could not be logged")
 
     def _write_progress(self, deliveries: list[Delivery]) -> None:
         """Write the last progress of works that have ended; no outcome waits for that alone."""
@@ -426,14 +429,8 @@ def log_failure(settlement: Settlement, decision: AttemptDecision) -> None:
     if decision.run_at is None:
         logger.error(
             "Work %s (%s) is dead (%s, %s): %s\n%s",
-            row.id,
-            row.type,
-            decision.reason,
-            of,
-            error,
-            logged("work-dead"),
-            extra=about,
-        )
+            row.id, row.type, decision.reason, of, error, logged("work-dead"), extra=about,
+        )  # fmt: skip
     else:
         again = localtime(decision.run_at).strftime("%Y-%m-%d %H:%M:%S")
         logger.warning(

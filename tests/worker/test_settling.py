@@ -1,5 +1,6 @@
 """Settling while something is wrong: outcomes wait for the database, and a bad one spoils no other."""
 
+import logging
 import threading
 
 import pytest
@@ -206,6 +207,29 @@ def test_an_outcome_whose_values_the_database_refuses_fails_alone_with_the_datab
         all_end(handles)
         eventually(lambda: bad.state().status == "dead")
     assert bad.state().error == "DataError: value too long for type character varying(9)"
+
+
+class Away(logging.Handler):
+    """A handler of the log whose server is away, and that does not catch the error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        raise ConnectionError("the log server is away")
+
+
+def test_a_log_that_raises_costs_no_outcome_and_ends_no_thread(stage, capsys):
+    log, away = logging.getLogger("django_ayework"), Away(logging.WARNING)
+    stage.go.set()
+    failing = enqueue_many([hold(number=number, poison=True) for number in range(6)], retry=ONCE)
+    handles = [*failing, *queue_quick(6)]
+    with running_worker(concurrency=4) as worker:
+        log.addHandler(away)
+        try:
+            eventually(lambda: statuses() == {"dead", "success"})
+        finally:
+            log.removeHandler(away)
+        assert worker.lost == ""
+    assert [str(handle.state().status) for handle in handles] == ["dead"] * 6 + ["success"] * 6
+    assert "the log server is away" in capsys.readouterr().err
 
 
 def test_a_settler_that_stops_while_it_settles_ends_with_its_last_batch(monkeypatch):
