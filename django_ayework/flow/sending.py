@@ -82,8 +82,16 @@ class Sender(ABC, Generic[N]):
         self._is_stopping = False
 
     def send_soon(self, more: N, is_quick: bool) -> None:
-        """Send this in the calling thread if it ``is_quick``, or soon in the thread of its own."""
-        if batch := self._add(more, is_quick):
+        """Send this in the calling thread if it ``is_quick``, or soon in the thread of its own.
+
+        What keeps it from being sent is reported: the caller has committed.
+        """
+        try:
+            batch = self._add(more, is_quick)
+        except Exception as error:  # the thread cannot be started
+            self.fail(error)
+            return
+        if batch:
             self._send(batch)
 
     def flush(self) -> None:

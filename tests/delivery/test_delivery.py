@@ -9,7 +9,9 @@ import pytest
 from django.db import transaction
 
 from django_ayework import cancel, enqueue, enqueue_many, limit, pause, resume
+from django_ayework.flow import sending
 from django_ayework.flow.notify import due_works
+from django_ayework.flow.sending import QUICK
 from django_ayework.models import Work
 from django_ayework.rules.durations import later
 from django_ayework.rules.notifications import Due
@@ -50,6 +52,19 @@ def test_ids_are_pushed_after_the_commit(queue):
         enqueue(count(number=2))
         raise ZeroDivisionError
     assert queue.pushed == [handle.id]
+
+
+def test_works_are_queued_although_no_thread_can_be_started_to_push_their_ids(queue, monkeypatch):
+    class Refused(threading.Thread):
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sending.threading, "Thread", Refused)
+        handles = enqueue_many([count(number=number) for number in range(QUICK + 1)])
+    assert queue.reported == [("can't start new thread", "queue")]
+    handles.append(enqueue(count(number=QUICK + 1)))
+    eventually(lambda: queue.pushed == [handle.id for handle in handles])
 
 
 def test_an_id_that_comes_twice_or_too_late_starts_nothing(queue, stage):
