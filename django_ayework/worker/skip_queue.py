@@ -131,7 +131,12 @@ class DirectPool(Engine):
             self._changed.notify()
 
     def _serve(self, heartbeat: Heartbeat) -> None:
-        """Start the works of the queue until it was empty for a while, or the process stops."""
+        """Start the works of the queue until it was empty for a while, or the process stops.
+
+        A pool whose threads could not be started does not begin again: a new one takes the next works.
+        """
+        if self.is_over:
+            return
         revoked_works.subscribe(self._in_flight.abort)
         try:
             self._start_threads()

@@ -13,7 +13,7 @@ from django_ayework.define.context import AbortReason
 from django_ayework.flow.maintenance import reclaim
 from django_ayework.models import Work, WorkerProcess
 from django_ayework.testing import now, running_worker
-from django_ayework.worker import executor, maintenance, skip_queue
+from django_ayework.worker import executor, in_flight, maintenance, skip_queue
 from tests.direct.works import quick
 from tests.processes import eventually
 from tests.worker import works
@@ -181,6 +181,21 @@ def test_what_is_declined_waits(configure, stage):
     enqueue(works.quick(number=2), skip_queue=True).result(WAIT)
     eventually(lambda: handle.state().status == "scheduled")
     assert (handle.state().attempt, stage.started) == (0, [2])
+
+
+def test_when_its_threads_cannot_be_started_the_next_works_have_others(reported, monkeypatch):
+    start = in_flight.LeaseThread.start
+
+    def fail(thread):
+        monkeypatch.setattr(in_flight.LeaseThread, "start", start)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(in_flight.LeaseThread, "start", fail)
+    lost = enqueue(quick(number=1))
+    eventually(lambda: reported and not threads("ayework-direct"))
+    assert reported == [("can't start new thread", "queue")]
+    assert enqueue(quick(number=2)).result(WAIT)
+    assert lost.state().status == "pending"
 
 
 @pytest.mark.parametrize(
