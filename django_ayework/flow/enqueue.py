@@ -22,11 +22,12 @@ from django_ayework.documentation import type_error
 from django_ayework.errors import InvalidOption, InvalidWorkId, NotEnqueued
 from django_ayework.flow.events import Effects
 from django_ayework.flow.gates import flush
-from django_ayework.flow.handles import Handle, remember_uncommitted
+from django_ayework.flow.handles import Handle
 from django_ayework.flow.hooks import guarded, report
 from django_ayework.flow.identity import find_originals, leave_existing, place_units, require_identity_fits
 from django_ayework.flow.new_works import NewWork, build_new_works
 from django_ayework.flow.payloads import arguments_for_people
+from django_ayework.flow.uncommitted import remember_uncommitted
 from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.rules.identity import require_work_id
 from django_ayework.store.database import in_own_transaction, in_transaction, is_manual, on_commit

@@ -8,18 +8,14 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import partial
 from types import TracebackType
 from typing import Any, cast
-from weakref import WeakKeyDictionary
 
 from asgiref.sync import sync_to_async
-from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_ayework.compat import after_fork_in_child, blocks_of
+from django_ayework.compat import after_fork_in_child
 from django_ayework.conf import get_settings
 from django_ayework.define import handles
 from django_ayework.define.handles import C_co, ChainState, G_co, R_co, WorkState
@@ -36,10 +32,11 @@ from django_ayework.flow.notify import ended_works, receives_remote, subscribe_e
 from django_ayework.flow.payloads import codec_of, decode_value
 from django_ayework.flow.states import find_chain_state, find_state
 from django_ayework.flow.termination import cancel_group, cancel_works
+from django_ayework.flow.uncommitted import is_uncommitted
 from django_ayework.rules.durations import Seconds, seconds
 from django_ayework.rules.identity import require_work_id
 from django_ayework.rules.states import Status, is_terminal
-from django_ayework.store.database import connection, in_transaction, is_manual, on_commit, sync_only
+from django_ayework.store.database import in_transaction, sync_only
 from django_ayework.store.rows import WorkRow, find_group, find_row, last_step
 
 #: A waiting caller reads the database this often: soon at first, then less and less. Seconds.
@@ -310,45 +307,3 @@ def too_late(id: str, timeout: Seconds | None) -> WaitTimeout:
     else:
         standing = f"it is {row.status}; explain({id!r}) says why"
     return WaitTimeout(f"expected the work {id} to end within {limit:g} seconds: {standing}.", id=id)
-
-
-@dataclass(slots=True)
-class Uncommitted:
-    """Works that one transaction inserted; it is recognised by ``block``, its outermost ``atomic``."""
-
-    block: object
-    ids: set[str] = field(default_factory=set)
-
-
-#: The works that the present transaction of each connection has inserted.
-_uncommitted: WeakKeyDictionary[BaseDatabaseWrapper, Uncommitted] = WeakKeyDictionary()
-
-
-def remember_uncommitted(ids: Collection[str]) -> None:
-    """Note works that the open transaction has inserted, if Django calls back after its commit."""
-    database = connection()
-    if is_manual(database):
-        return
-    known, block = _uncommitted.get(database), outermost_block()
-    if known is None or known.block is not block:
-        known = _uncommitted[database] = Uncommitted(block)
-    known.ids.update(ids)
-    on_commit(partial(forget_committed, known, ids))
-
-
-def forget_committed(known: Uncommitted, ids: Collection[str]) -> None:
-    """Forget works that are committed; in a test, where ``drain`` calls this, they are not."""
-    if not in_transaction():
-        known.ids.difference_update(ids)
-
-
-def is_uncommitted(id: str) -> bool:
-    """Tell whether this thread's open transaction inserted the work."""
-    known = _uncommitted.get(connection())
-    return known is not None and in_transaction() and known.block is outermost_block() and id in known.ids
-
-
-def outermost_block() -> object:
-    """Return the ``atomic`` that began this thread's transaction."""
-    blocks = blocks_of(connection())
-    return blocks[0] if blocks else None

@@ -20,7 +20,7 @@ from django_ayework.flow.gates import (
     reopen,
     waiting_again,
 )
-from django_ayework.flow.handles import Handle, remember_uncommitted
+from django_ayework.flow.handles import Handle
 from django_ayework.flow.identity import require_free_unit
 from django_ayework.flow.new_works import NewWork
 from django_ayework.flow.payloads import (
@@ -33,6 +33,7 @@ from django_ayework.flow.payloads import (
 )
 from django_ayework.flow.states import gate_of
 from django_ayework.flow.termination import lock_work
+from django_ayework.flow.uncommitted import remember_uncommitted
 from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.models import Work
 from django_ayework.rules.conditions import Decision

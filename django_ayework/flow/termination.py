@@ -22,6 +22,7 @@ from django_ayework.flow.gates import flush, make_moves, open_gate, unreleased_i
 from django_ayework.flow.outcomes import success_from
 from django_ayework.flow.payloads import stored_release_ids
 from django_ayework.flow.settle import Settlement, attempt_row, record_all, success_of
+from django_ayework.flow.uncommitted import is_uncommitted
 from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.models import Work
 from django_ayework.rules.formatting import counted
@@ -203,7 +204,7 @@ def end_as_cancelled(works: Sequence[WorkRow]) -> None:
         after = row.after(move)
         unit_of_work.ended(after, Status.CANCELLED)
         unit_of_work.effects.happened(Kind.CANCELLED, after)
-        unit_of_work.effects.revoked[row.id] = AbortReason.CANCELLED
+        note_taken(unit_of_work, row.id, AbortReason.CANCELLED)
     unit_of_work.outcomes.update(dict.fromkeys(unreleased_ids(*works), Status.CANCELLED))
     flush(unit_of_work)
 
@@ -212,6 +213,17 @@ def record_revoked(unit_of_work: UnitOfWork, row: WorkRow, why: str) -> None:
     """Record the attempt of a work that ends while a worker runs it; the worker's own outcome is refused."""
     if row.status == Status.RUNNING:
         unit_of_work.attempts.append(attempt_row(row, Outcome.REVOKED, unit_of_work.now, why))
+
+
+def note_taken(unit_of_work: UnitOfWork, id: str, reason: AbortReason) -> None:
+    """Note that a work was ended without its worker, which is notified after the commit.
+
+    A work that this transaction has inserted could not be locked by a transaction that has begun to watch it,
+    so its watchers are rechecked.
+    """
+    unit_of_work.effects.revoked[id] = reason
+    if is_uncommitted(id):
+        unit_of_work.unresolved.add(id)
 
 
 # Completing without a worker
@@ -271,7 +283,7 @@ def complete_work(id: str, result: Any = None) -> None:
 
 
 def end_with_success(row: WorkRow, plan: Plan) -> None:
-    """Write the success of a locked work; a worker that runs the work is notified after the commit."""
+    """Write the success of a locked work."""
     unit_of_work = UnitOfWork(clock.now())
     record_revoked(unit_of_work, row, "the work was completed without its worker")
     if row.type == GATE_TYPE:
@@ -281,7 +293,7 @@ def end_with_success(row: WorkRow, plan: Plan) -> None:
         unaided = row._replace(worker=None)
         transitions.apply([success_of(unaided, success, unit_of_work.now)])
         record_all(unit_of_work, [Settlement(unaided, success)])
-    unit_of_work.effects.revoked[row.id] = AbortReason.ALREADY_COMPLETED
+    note_taken(unit_of_work, row.id, AbortReason.ALREADY_COMPLETED)
     flush(unit_of_work)
 
 

@@ -67,6 +67,21 @@ def test_queueing_does_not_wait_for_an_end_which_is_found_once_it_is_committed(e
 
 
 @with_row_locks
+@pytest.mark.parametrize(("end", "standing"), [(complete, "success"), (cancel, "dead")])
+def test_a_gate_over_a_work_that_another_transaction_queues_and_ends_is_decided_at_its_commit(end, standing):
+    """The gate is queued before the commit: neither transaction sees what the other one has inserted."""
+
+    def queue_and_end() -> None:
+        enqueue(step(), id="brief")
+        end("brief")
+
+    with transaction_elsewhere(queue_and_end):
+        gate = enqueue(dependency(["brief"], []))
+        assert stands(gate) == [("blocked", False)]
+    assert stands(gate) == [(standing, False)]
+
+
+@with_row_locks
 def test_a_row_that_stays_locked_keeps_no_other_work_from_expiring(time_travel):
     member = enqueue(step(), delay=3600)
     held, *others = [enqueue(dependency([member], [], timeout=10)) for _ in range(3)]
