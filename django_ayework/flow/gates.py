@@ -12,19 +12,18 @@ later. The waiter's ``recheck`` flag is durable, and stays until nothing was ski
 from __future__ import annotations
 
 import json
-import random
-import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from django.db import Error
 
 from django_ayework.define.handles import Kind
 from django_ayework.define.requests import GATE_TYPE
+from django_ayework.flow.isolation import isolated
 from django_ayework.flow.new_works import Lineage, NewWork, build_new_works
 from django_ayework.flow.payloads import (
     decode_options,
@@ -61,15 +60,11 @@ from django_ayework.store.dependencies import (
 )
 from django_ayework.store.rows import WorkRow, find_rows, statuses_of
 
-T = TypeVar("T")
-
 #: Waiters in one transaction.
 PAGE = 500
 #: Edges that are remembered of an unresolved waiter, and waiters that are remembered. The rest is read anew.
 MOST_EDGES = 1000
 MOST_WAITERS = 10_000
-#: Seconds for which the waiters of a page that has failed are dealt with one by one.
-LONGEST_ISOLATION = 2.0
 
 
 def flush(unit_of_work: UnitOfWork) -> None:
@@ -365,51 +360,8 @@ class Leftovers:
         """Recheck the next page of waiters that still have their flag; return how many waiters it has."""
         waiters = waiters_to_recheck(limit, self._last)
         self._last = waiters[-1] if waiters else ""
-        isolated(recheck_page, waiters)
+        isolated(recheck_page, waiters, "rechecked")
         return len(waiters)
 
 
 recheck_leftovers = Leftovers().recheck
-
-
-# Acting on many waiters so that one does not hold up the others.
-
-
-def isolated(act: Callable[[Sequence[str]], T | None], waiters: Sequence[str]) -> list[T]:
-    """Act on waiters together; if that fails or would wait for locks, on each by itself; return the results.
-
-    ``act`` is one transaction, and returns None if that would have to wait for locks.
-    """
-    if not waiters:
-        return []
-    try:
-        done = act(waiters)
-    except Exception:
-        if len(waiters) < 2:
-            raise
-        done = None
-    if done is not None:
-        return [done]
-    return one_by_one(act, waiters) if len(waiters) > 1 else []
-
-
-def one_by_one(act: Callable[[Sequence[str]], T | None], waiters: Sequence[str]) -> list[T]:
-    """Act on each of these waiters in a transaction of its own, in random order, until the time is up.
-
-    The order is random so that different waiters are reached each time. An error that is not about locks is
-    raised once the others were tried.
-    """
-    until = time.monotonic() + LONGEST_ISOLATION
-    results: list[T] = []
-    errors: list[Exception] = []
-    for waiter in random.sample(waiters, len(waiters)):
-        if time.monotonic() < until:
-            try:
-                done = act([waiter])
-            except Exception as error:
-                errors.append(error)
-            else:
-                results += [] if done is None else [done]
-    if errors:
-        raise errors[0]
-    return results

@@ -8,14 +8,12 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import NamedTuple
 
-from django.db import Error
-
 from django_ayework.conf import get_settings
 from django_ayework.define.types import registry
 from django_ayework.documentation import logged
 from django_ayework.flow import bulk_actions
-from django_ayework.flow.gates import dying, flush, isolated, make_moves, recheck_page
-from django_ayework.flow.hooks import report
+from django_ayework.flow.gates import dying, flush, make_moves, recheck_page
+from django_ayework.flow.isolation import isolated
 from django_ayework.flow.outcomes import retry_input_of
 from django_ayework.flow.settle import Settlement, settle_here
 from django_ayework.flow.unit_of_work import UnitOfWork
@@ -24,9 +22,9 @@ from django_ayework.rules.controls import EVERYTHING, Scope
 from django_ayework.rules.retry import decide_lost
 from django_ayework.rules.states import Reason
 from django_ayework.store import deletion, entries, throughput, worker_processes
-from django_ayework.store.database import briefly, clock, is_contention, is_refused_data, own_transaction
+from django_ayework.store.database import briefly, clock
 from django_ayework.store.dependencies import BlockedCursor, blocked_page, stranded_among
-from django_ayework.store.leases import lock_lapsed
+from django_ayework.store.leases import lapsed_ids, lock_lapsed
 from django_ayework.store.rows import WorkRow, lock_overdue, overdue_ids
 from django_ayework.store.schedules import delete_firings
 
@@ -47,18 +45,15 @@ def reclaim(
 
     Works outside of ``scope`` are left to workers that serve them. So are works of types that are not
     registered here, for as long as ``UNKNOWN_TYPE_GRACE``. Works in ``sparing`` run in this process and are
-    left out. For each other work ``is_lost`` is asked while its row is locked. If another transaction holds
-    a further row that is needed, such as a group's, or if one of the works fails, each work is reclaimed by
-    itself.
+    left out. For each other work ``is_lost`` is asked while its row is locked.
 
     The works are logged after the commit: a slow log keeps no work locked.
     """
-    try:
-        reclaimed = reclaim_batch(sparing, is_lost, scope, BATCH)
-    except Exception as error:
-        if not concerns_a_work(error):
-            raise
-        reclaimed = reclaim_one_by_one(sparing, is_lost, scope)
+    now = clock.now()
+    any_type_before = now - timedelta(seconds=get_settings().unknown_type_grace)
+    lapsed = lapsed_ids(now, BATCH, sparing, registry.names(), any_type_before, scope)
+    pages = isolated(lambda ids: briefly(partial(reclaim_page, ids, is_lost)), lapsed, "reclaimed")
+    reclaimed = [row for page in pages for row in page]
     for row in reclaimed:
         about = fields_of(AttemptFacts(row.id, row.type, row.attempt, row.group))
         logger.warning(
@@ -72,61 +67,21 @@ def reclaim(
     return len(reclaimed)
 
 
-def reclaim_one_by_one(
-    sparing: Collection[str], is_lost: Callable[[WorkRow], bool], scope: Scope
-) -> list[WorkRow]:
-    """Reclaim works, each in its own transaction; one that fails or needs a locked row stays for now."""
-    left, reclaimed = set(sparing), list[WorkRow]()
-    for _ in range(BATCH):
-        tried: list[WorkRow] = []
-
-        def note_tried(row: WorkRow, tried: list[WorkRow] = tried) -> bool:
-            tried.append(row)
-            return is_lost(row)
-
-        try:
-            reclaimed += reclaim_batch(left, note_tried, scope, 1)
-        except Exception as error:
-            if not concerns_a_work(error):
-                raise
-            if not (isinstance(error, Error) and is_contention(error)):
-                if not tried:
-                    raise
-                report(error, "queue", f"work {tried[0].id} could not be reclaimed")
-        if not tried:
-            break
-        left.update(row.id for row in tried)
-    return reclaimed
-
-
-def concerns_a_work(error: Exception) -> bool:
-    """Tell whether an error may be that of one work; any other is of the database."""
-    return not isinstance(error, Error) or is_contention(error) or is_refused_data(error)
-
-
-@own_transaction
-def reclaim_batch(
-    sparing: Collection[str], is_lost: Callable[[WorkRow], bool], scope: Scope, limit: int
-) -> list[WorkRow]:
-    """Lock lapsed works that no transaction is settling, and settle them for their lost workers."""
+def reclaim_page(ids: Sequence[str], is_lost: Callable[[WorkRow], bool]) -> list[WorkRow]:
+    """Settle for their lost workers those of these works that are lapsed now, and not being settled."""
     now = clock.now()
-    any_type_before = now - timedelta(seconds=get_settings().unknown_type_grace)
-    lapsed = list(filter(is_lost, lock_lapsed(now, limit, sparing, registry.names(), any_type_before, scope)))
+    lapsed = list(filter(is_lost, lock_lapsed(ids, now)))
     settle_here([Settlement(row, decide_lost(retry_input_of(row, now))) for row in lapsed])
     return lapsed
 
 
 def expire_blocked() -> int:
     """End blocked works that are past their deadline and not locked; return how many."""
-    return sum(isolated(expire_page, overdue_ids(clock.now(), BATCH)))
+    overdue = overdue_ids(clock.now(), BATCH)
+    return sum(isolated(lambda ids: briefly(partial(expire_page, ids)), overdue, "expired"))
 
 
-def expire_page(ids: Sequence[str]) -> int | None:
-    """End these works in one transaction; None if that would have to wait for locks."""
-    return briefly(partial(expire, ids))
-
-
-def expire(ids: Sequence[str]) -> int:
+def expire_page(ids: Sequence[str]) -> int:
     """End those of these works that are overdue now."""
     unit_of_work = UnitOfWork(clock.now())
     error = "deadline exceeded: its condition was not met in time"
@@ -161,7 +116,7 @@ def sweep_page(after: BlockedCursor | None = None) -> Sweep:
     The recheck that decides the waiter finds out under its lock whether it is stranded.
     """
     page = blocked_page(after)
-    rechecks = isolated(recheck_page, stranded_among(page.ids))
+    rechecks = isolated(recheck_page, stranded_among(page.ids), "rechecked")
     stranded = sorted(id for done in rechecks for id in done.stranded)
     if stranded:
         logger.error(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from django_ayework.models import Work
 from django_ayework.rules.controls import EVERYTHING, Scope
@@ -45,25 +45,38 @@ def holders_of(ids: Iterable[str]) -> dict[str, Holder]:
     return {row[0]: Holder._make(row[1:]) for row in found}
 
 
-def lock_lapsed(
+def lapsed_ids(
     now: datetime,
     limit: int,
     sparing: Collection[str],
     types: Collection[str],
     any_type_before: datetime,
     scope: Scope = EVERYTHING,
-) -> list[WorkRow]:
-    """Lock running works of this scope and these types whose lease has lapsed, the longest first.
+) -> list[str]:
+    """Return running works of this scope and these types whose lease has lapsed, the longest first.
 
     Works that other transactions have locked, and those in ``sparing``, are skipped. They do not count for
     ``limit``, so they do not hold up the works behind them. A work whose lease lapsed before
-    ``any_type_before`` is taken even if its type is not in ``types``.
+    ``any_type_before`` is among them even if its type is not in ``types``.
     """
-    lapsed = rows(Work).filter(status=Status.RUNNING, leased_until__lt=now).order_by("leased_until")
+    lapsed = with_lapsed_leases(now).order_by("leased_until")
     lapsed = lapsed.filter(Q(type__in=types) | Q(leased_until__lt=any_type_before), within(scope))
     if sparing:
         lapsed = lapsed.exclude(id__in=sparing)
-    return rows_of(lapsed.select_for_update(skip_locked=True)[:limit])
+    with atomic():
+        free = lapsed.select_for_update(skip_locked=True)
+        return list(free.values_list("id", flat=True)[:limit])
+
+
+def lock_lapsed(ids: Sequence[str], now: datetime) -> list[WorkRow]:
+    """Lock those of these works whose lease has lapsed, and that nobody else has locked."""
+    lapsed = with_lapsed_leases(now).filter(id__in=ids).order_by("id")
+    return rows_of(lapsed.select_for_update(skip_locked=True))
+
+
+def with_lapsed_leases(now: datetime) -> QuerySet[Work]:
+    """Return running works whose lease has lapsed."""
+    return rows(Work).filter(status=Status.RUNNING, leased_until__lt=now)
 
 
 def within(scope: Scope) -> Q:

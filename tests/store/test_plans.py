@@ -16,7 +16,7 @@ from django_ayework.store.database import atomic, clock, fetch
 from django_ayework.store.dependencies import Outcomes, WaiterRow, Watch
 from django_ayework.store.identity import Search, find_live_units, newest_matches
 from django_ayework.store.lanes import Lane, lanes_behind, lanes_of, poll, turns_of
-from django_ayework.store.leases import lock_lapsed, renew
+from django_ayework.store.leases import lapsed_ids, lock_lapsed, renew
 from django_ayework.store.selection import Cursor, selection_of
 from django_ayework.store.worker_processes import processes_seen_since
 from django_ayework.testing.factories import GroupFactory, WorkerProcessFactory, WorkFactory
@@ -211,9 +211,16 @@ class TestPlans:
         types = ("shop.add",) if scope else ("shop.add", "shop.pay")
         given = (clock.now(), 100, ("x", "y"), types, past, *([scope] if scope else []))
         with atomic():
-            assert_reads_through("ayework_lapsed", plans_of(lambda: lock_lapsed(*given)))
+            assert_reads_through("ayework_lapsed", plans_of(lambda: lapsed_ids(*given)))
         if scope:
             assert_reads_through("ayework_lapsed", plans_of(lambda: poll(clock.now(), scope)))
+
+    def test_works_that_are_lapsed_or_overdue_are_locked_by_their_ids(self):
+        held = make_works(40, status="running", worker="w", leased_until=long_ago())
+        blocked = make_works(40, status="blocked", deadline=long_ago())
+        with atomic():
+            assert_scans_nothing(plans_of(lambda: lock_lapsed([work.id for work in held], clock.now())))
+            assert_scans_nothing(plans_of(lambda: rows.lock_overdue([w.id for w in blocked], clock.now())))
 
     def test_renewing_and_succeeding_read_the_works_held(self):
         works = make_works(40, status="running", worker="w")
