@@ -35,9 +35,9 @@ from django_ayework.rules.retry import AttemptDecision
 from django_ayework.rules.states import Outcome, Reason, Status, Transition
 from django_ayework.store import transitions
 from django_ayework.store.attempts import recorded
-from django_ayework.store.database import atomic, clock, in_own_transaction
+from django_ayework.store.database import clock, in_own_transaction
 from django_ayework.store.dependencies import edges_to
-from django_ayework.store.rows import End, WorkRow, ends_of, find_row, lock_free_rows, locked_by_others
+from django_ayework.store.rows import End, WorkRow, ends_of, locked_by_others
 from django_ayework.store.sessions import bound_transaction
 
 
@@ -338,14 +338,12 @@ def confirm(settlements: Sequence[Settlement]) -> set[str]:
 def was_settled(settlement: Settlement) -> bool | None:
     """Tell whether a transaction whose commit got no answer has settled this; None while it may be under way.
 
-    The lock comes first: a row that is not locked then is as the transaction has left it.
+    The lock is asked about first: a row that is not locked then is as the transaction has left it.
     """
-    id = settlement.row.id
-    with atomic():
-        is_free = id in lock_free_rows([id])
+    is_locked = bool(locked_by_others(Work, [settlement.row.id]))
     if settled_already([settlement]):
         return True
-    return False if is_free or find_row(id) is None else None
+    return None if is_locked else False
 
 
 def settled_already(settlements: Sequence[Settlement]) -> set[str]:

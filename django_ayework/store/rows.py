@@ -153,12 +153,6 @@ def lock_rows(ids: Iterable[str]) -> dict[str, WorkRow]:
     return {values[0]: WorkRow._make(values) for values in matching(works, "id", sorted(ids), *COLUMNS)}
 
 
-def lock_free_rows(ids: Iterable[str]) -> set[str]:
-    """Lock works that nobody else has locked; return their ids. SQLite has one lock for all of them."""
-    free = rows(Work).select_for_update(skip_locked=True).filter(id__in=list(ids)).order_by("id")
-    return set(free.values_list("id", flat=True))
-
-
 def overdue_ids(now: datetime, limit: int) -> list[str]:
     """Return blocked works that are past their deadline and not locked, the longest first."""
     overdue = rows(Work).filter(status=Status.BLOCKED, deadline__lt=now).order_by("deadline")
