@@ -202,17 +202,12 @@ def step(at: datetime | None = None) -> bool:
     for most, are_held in ((PAGE, False), (1, False), (1, True)):
         try:
             return in_own_transaction(partial(carry_out_page, most, are_held, tried, at or clock.now()))
-        except Error as error:
-            if is_contention(error):
+        except Exception as error:
+            if isinstance(error, Error) and is_contention(error):
                 if dialect().lock_codes:
                     continue
                 return False  # SQLite has one lock for everything, so no work is to blame
             if not tried.id or (isinstance(error, AWAY) and not has_timed_out(error)):
-                raise
-            fail(tried.id, error)
-            return True
-        except Exception as error:
-            if not tried.id:
                 raise
             fail(tried.id, error)
             return True

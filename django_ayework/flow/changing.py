@@ -15,6 +15,7 @@ from django_ayework.define.options import check_name, check_priority
 from django_ayework.errors import AyeworkError, NotTriggerable, NotWaiting, WorkNotFound
 from django_ayework.flow.gates import flush
 from django_ayework.flow.states import state_of
+from django_ayework.flow.termination import not_found
 from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.rules.identity import require_text
 from django_ayework.rules.states import WAITING, Status
@@ -54,7 +55,7 @@ def lock_waiting(ids: Iterable[str]) -> dict[str, WorkRow]:
 def refusal_of(id: str, status: str | None, act: str) -> AyeworkError:
     """Return the error for a work that does not wait, or is not there."""
     if status is None:
-        return WorkNotFound(f"no work has the id {id!r}, so it cannot be {act}.", id=id)
+        return not_found(id, act)
     text = (
         f"expected the work {id} to be blocked, scheduled or pending, but it is {status}; it was not {act}."
     )

@@ -12,7 +12,7 @@ from django_ayework.models import Work
 from django_ayework.rules.controls import EVERYTHING, Scope
 from django_ayework.rules.states import Status
 from django_ayework.store.database import atomic, chunked, rows
-from django_ayework.store.rows import WorkRow, rows_of
+from django_ayework.store.rows import WorkRow, free_ids, rows_of
 
 
 class Holder(NamedTuple):
@@ -63,9 +63,7 @@ def lapsed_ids(
     lapsed = lapsed.filter(Q(type__in=types) | Q(leased_until__lt=any_type_before), within(scope))
     if sparing:
         lapsed = lapsed.exclude(id__in=sparing)
-    with atomic():
-        free = lapsed.select_for_update(skip_locked=True)
-        return list(free.values_list("id", flat=True)[:limit])
+    return free_ids(lapsed, limit)
 
 
 def lock_lapsed(ids: Sequence[str], now: datetime) -> list[WorkRow]:

@@ -156,9 +156,13 @@ def lock_rows(ids: Iterable[str]) -> dict[str, WorkRow]:
 def overdue_ids(now: datetime, limit: int) -> list[str]:
     """Return blocked works that are past their deadline and not locked, the longest first."""
     overdue = rows(Work).filter(status=Status.BLOCKED, deadline__lt=now).order_by("deadline")
+    return free_ids(overdue, limit)
+
+
+def free_ids(works: QuerySet[Work], limit: int) -> list[str]:
+    """Return the ids of the first of these works that nobody else has locked; ours are released at once."""
     with atomic():
-        free = overdue.select_for_update(skip_locked=True)
-        return list(free.values_list("id", flat=True)[:limit])
+        return list(works.select_for_update(skip_locked=True).values_list("id", flat=True)[:limit])
 
 
 def lock_overdue(ids: Sequence[str], now: datetime) -> list[WorkRow]:
