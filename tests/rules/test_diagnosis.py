@@ -17,7 +17,7 @@ WELL = rule.MySQLSettings(buffer_pool=128 * MB, tables=MB, sql_mode="STRICT_TRAN
 LOCAL = rule.SQLiteSettings(journal_mode="wal", busy_timeout=20_000, file_system="ext4")
 KEPT = rule.Reuse(max_age=600, health_checks=True, pool=None, concurrency=8, server_ends_after=None)
 LOST = Problem(ProblemCode.NO_WORKER, "No worker is running.", "Start one.")
-SLOT = rule.Holder("s", retained=MB)
+SLOT = rule.VacuumBlocker("s", retained=MB)
 SLOW = Problem(ProblemCode.BACKLOG_GROWS, "All slots are busy.", "Start more workers.")
 
 #: What is judged, its level, and a part of what is said of it.
@@ -61,10 +61,10 @@ FINDINGS = [
     ("transactions", [rule.OpenTransaction(301, "process 17")], "warning", "end it if it was forgotten"),
     ("transactions", [rule.OpenTransaction(3601, "process 17")], "problem", "1 h 1 s: process 17."),
     ("holders", [[], []], "ok", "0 prepared transactions, 0 replication slots."),
-    ("holders", [[rule.Holder("tx", seconds=10)], [SLOT]], "ok", "1 prepared transaction,"),
-    ("holders", [[rule.Holder("tx", seconds=301)], []], "problem", "prepared for long: tx"),
-    ("holders", [[], [rule.Holder("s", is_active=False)]], "warning", "not in use: s"),
-    ("holders", [[], [rule.Holder("s", retained=2**30 + 1)]], "problem", "retaining much log: s"),
+    ("holders", [[rule.VacuumBlocker("tx", seconds=10)], [SLOT]], "ok", "1 prepared transaction,"),
+    ("holders", [[rule.VacuumBlocker("tx", seconds=301)], []], "problem", "prepared for long: tx"),
+    ("holders", [[], [rule.VacuumBlocker("s", is_active=False)]], "warning", "not in use: s"),
+    ("holders", [[], [rule.VacuumBlocker("s", retained=2**30 + 1)]], "problem", "retaining much log: s"),
     ("dead_rows", [[rule.TableRows("work", 10, 49_999, 5.0)], True], "ok", "last vacuumed 5 s ago"),
     ("dead_rows", [[rule.TableRows("work", 10, 50_001, None)], True], "warning", "last vacuumed never"),
     ("dead_rows", [[rule.TableRows("work", 60_000, 50_001, None)], True], "ok", "work has 50001 dead"),
