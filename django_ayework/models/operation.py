@@ -276,7 +276,7 @@ class Overview(WorkerProcess):
     It is a proxy, because commands that read every table, such as ``dumpdata``, leave out proxies only.
     """
 
-    class Meta:
+    class Meta:  # pyright: ignore[reportIncompatibleVariableOverride]  # a Meta of its own, as Django has it
         """The model has no table of its own."""
 
         proxy = True
