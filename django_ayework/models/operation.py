@@ -171,7 +171,7 @@ class BulkAction(models.Model):
     id = IdentifierField(max_length=64, primary_key=True)
     action = models.CharField(_("action"), max_length=40)
     parameters = PayloadField(_("parameters"), blank=True, default="{}")  # JSON, such as a new priority
-    filter = PayloadField(_("filter"))  # JSON; see flow.bulk
+    filter = PayloadField(_("filter"))  # JSON; see store.selection
     until = models.DateTimeField(_("until"))  # works that are newer are left alone
     per_minute = models.PositiveIntegerField(_("per minute"), null=True, blank=True)  # null: no limit
     status = models.CharField(_("status"), max_length=7, choices=BULK_STATUS_CHOICES, default="running")
