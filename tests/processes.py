@@ -86,7 +86,7 @@ def get(url: str) -> tuple[int, dict[str, Any]]:
 
 @contextmanager
 def unread_pipe() -> Iterator[int]:
-    """Open the end of a pipe to write to, after whoever read it has ended."""
+    """Open the writing end of a pipe whose reading end is closed."""
     near, far = os.pipe()
     os.close(near)
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 #: After the grace: ended works are settled, threads end, the row of the worker is written.
 FAREWELL = 10.0
-#: Part of FAREWELL: the time to write the outcomes that are in hand when the grace is over.
+#: Part of FAREWELL: the time for outcomes that are not written yet when the grace ends.
 LAST_OUTCOMES = 4.0
 #: Part of FAREWELL: the time for the last turns of the threads of leases, maintenance and schedules.
 LAST_DUTIES = 2.0
