@@ -116,21 +116,27 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave what uses no database to the run on SQLite: it cannot do anything else on another one.
+    """Leave to the run on SQLite what uses no database: it cannot do anything else on another one.
 
     Leave browsers to SQLite, too, as a page is the same everywhere; processes of a supervisor, and examples,
     to SQLite and PostgreSQL.
     """
     from django.db import connection
 
-    if connection.vendor == "sqlite":
-        return
-    kept = [item for item in items if uses_database(item) and item.get_closest_marker("browser") is None]
-    if connection.vendor == "mysql":
-        kept = [item for item in kept if item.path.parent.name not in ("supervisor", "patterns")]
+    kept = [item for item in items if runs_on(connection.vendor, item)]
     chosen = set(kept)
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = kept
+
+
+def runs_on(vendor: str, item: pytest.Item) -> bool:
+    if (vendors := item.get_closest_marker("vendors")) and vendor not in vendors.args:
+        return False
+    if vendor == "sqlite":
+        return True
+    if vendor == "mysql" and item.path.parent.name in ("supervisor", "patterns"):
+        return False
+    return uses_database(item) and item.get_closest_marker("browser") is None
 
 
 def uses_database(item: pytest.Item) -> bool:
@@ -140,10 +146,6 @@ def uses_database(item: pytest.Item) -> bool:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    from django.db import connection
-
-    if (vendors := item.get_closest_marker("vendors")) and connection.vendor not in vendors.args:
-        pytest.skip(f"for {', '.join(vendors.args)} only")
     if item.get_closest_marker("browser") and (missing := missing_for_browser()):
         reason = f"no browser test without {', '.join(missing)}"
         pytest.fail(reason) if os.environ.get("AYEWORK_REQUIRE_BROWSER") else pytest.skip(reason)
