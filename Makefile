@@ -242,7 +242,7 @@ messages: $(VENV)/.installed-test ## bring the catalogues of translations up to 
 docs: $(VENV)/.installed-docs ## the documentation site, without warnings; every link and code block is checked
 	$(PY) -m tests.docs
 	$(PY) -m sphinx -q -W --keep-going -b html -d docs/_build/doctrees docs $(SITE)
-	$(PY) -m pytest -q tests/documentation/test_search.py
+	AYEWORK_SITE=$(SITE) $(PY) -m pytest -q tests/documentation/test_search.py
 	@echo "The site is in $(SITE): $$(find $(SITE) -name '*.html' | wc -l) pages, $$(du -sh $(SITE) | cut -f 1)."
 
 docs-serve: docs ## the site on http://127.0.0.1:8000/
