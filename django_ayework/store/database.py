@@ -48,6 +48,15 @@ def connection() -> BaseDatabaseWrapper:
     return connections[get_settings().database]
 
 
+def database_file() -> str | None:
+    """Return the file of the queue's SQLite database; None for one in memory, and for other databases."""
+    wrapper = connection()
+    if wrapper.vendor != "sqlite":
+        return None
+    name = str(wrapper.settings_dict["NAME"])
+    return None if ":memory:" in name or "mode=memory" in name else name
+
+
 def rows(model: type[M]) -> Manager[M]:
     """Return the model's manager on the queue's database."""
     return model._default_manager.db_manager(alias())

@@ -15,8 +15,6 @@ from contextlib import ExitStack, suppress
 from itertools import count, groupby
 from typing import Any
 
-from django.db import connections
-
 from django_ayework.heartbeat import current_heartbeat
 from django_ayework.rules.durations import later
 from django_ayework.rules.notifications import DUE, Due, Place, due_to_text
@@ -358,15 +356,6 @@ def first_of_each_lane() -> dict[str, Place]:
 
 #: Seconds between two queries: what a wake-up waits for at most, and most of what an idle worker costs.
 LOOK_FOR_COMMITS_EVERY = 0.02
-
-
-def file_of(alias: str) -> str | None:
-    """Return the file of an SQLite database; None for one in memory, and for other databases."""
-    wrapper = connections[alias]
-    if wrapper.vendor != "sqlite":
-        return None
-    name = str(wrapper.settings_dict["NAME"])
-    return None if ":memory:" in name or "mode=memory" in name else name
 
 
 class CommitWatch(DatabaseWatch):

@@ -179,8 +179,9 @@ def serve(worker: Worker, second_ends: Callable[[], bool] = lambda: True) -> int
     The status is 0 after an orderly end, and 1 when works were left to their leases. A second signal ends the
     process at once, unless ``second_ends`` answers that another process does so.
 
-    A worker that has lost one of its threads cannot be stopped in order: the process ends at once with the
-    status ``LOST``, so that a service manager starts it again. Its works are left to their leases.
+    A worker that has lost a thread or its database file cannot be stopped in order: the process ends at
+    once with the status ``LOST``, so that a service manager starts it again. Its works are left to their
+    leases.
     """
     with closing(WakePipe()) as pipe:
         worker.health.listeners.append(pipe.wake)

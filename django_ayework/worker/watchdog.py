@@ -1,8 +1,9 @@
-"""The watchdog: the time of attempts, and threads that do not answer."""
+"""The watchdog: the time of attempts, threads that do not answer, and the file of the database."""
 
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from django_ayework.conf import get_settings
 from django_ayework.define.context import AbortReason
 from django_ayework.documentation import logged
 from django_ayework.heartbeat import Heartbeat
+from django_ayework.store.database import database_file
 from django_ayework.store.sessions import cut
 from django_ayework.worker import bounds
 from django_ayework.worker.in_flight import InFlight
@@ -34,18 +36,26 @@ class WatchedThread(Protocol):
 
 @dataclass(eq=False)
 class Watchdog:
-    """Watches the time of attempts, and the threads of the engine.
+    """Watches the time of attempts, the threads of the engine, and the file of an SQLite database.
 
     The thread that calls :meth:`check` again and again must not wait for the database itself. A thread whose
     statement gets no answer is given a new connection: the old one is cut, so that the driver raises in that
-    thread. A thread that does not come back by that is lost.
+    thread. A thread that does not come back by that is lost. So is a worker whose file was replaced: its
+    connections keep the old file open, in which nobody enqueues works any more.
     """
 
     in_flight: InFlight
     threads: Callable[[], Iterable[WatchedThread]]
-    #: Which thread cannot be brought back, and why; empty while there is none.
+    #: Why the worker cannot go on; empty while it can.
     lost: str = ""
     _cut_at: dict[WatchedThread, float] = field(default_factory=dict)
+    _file: str | None = field(default_factory=database_file)
+    _identity: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        if self._file is not None:  # the process may change its directory
+            self._file = os.path.abspath(self._file)
+            self._identity = identity_of(self._file)
 
     def check(self) -> None:
         """Check everything once."""
@@ -56,6 +66,23 @@ class Watchdog:
             delivery.interrupt()
         for thread in self.threads():
             self._check_thread(thread)
+        if self._file is not None:
+            self._check_file(self._file)
+
+    def _check_file(self, file: str) -> None:
+        """Compare the file with the one that was there first."""
+        try:
+            identity = identity_of(file)
+        except OSError:  # its folder cannot be read at the moment
+            return
+        self._identity = self._identity or identity
+        if identity != self._identity and not self.lost:
+            self.lost = f"the database file {file} was deleted, moved or replaced"
+            logger.critical(
+                "The database file %s was deleted, moved or replaced, so this worker cannot go on. "
+                "Start it again. %s",
+                file, logged("database-file-replaced"),
+            )  # fmt: skip
 
     def _check_thread(self, thread: WatchedThread) -> None:
         """Cut the connection of a thread that has been silent for longer than a statement may take."""
@@ -85,3 +112,12 @@ class Watchdog:
                 why.capitalize(),
                 logged("thread-stuck"),
             )
+
+
+def identity_of(file: str) -> tuple[int, int] | None:
+    """Return what tells a file from another one at the same path; None if there is none."""
+    try:
+        found = os.stat(file)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino

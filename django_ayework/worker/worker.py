@@ -242,7 +242,7 @@ class Worker(Engine):
 
     @property
     def lost(self) -> str:
-        """Why the worker cannot go on, as one of its threads is stuck; empty while it can."""
+        """Why the worker cannot go on: a thread or its database file is lost; empty while it can."""
         return self._watchdog.lost
 
     def run(self) -> None:

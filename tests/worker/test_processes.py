@@ -9,6 +9,7 @@ from io import StringIO
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection
 
 from django_ayework import Worker, enqueue, enqueue_many
 from django_ayework.flow.maintenance import reclaim
@@ -16,6 +17,7 @@ from django_ayework.models import Attempt, Work, WorkerProcess
 from django_ayework.testing import running_worker
 from django_ayework.worker.process import (
     DEFAULT_SWITCH_INTERVAL,
+    LOST,
     SWITCH_INTERVAL,
     shorten_switch_interval,
     use_one_cpu,
@@ -176,3 +178,19 @@ def test_a_worker_reloads_changed_code_once_running_works_have_ended(process_env
     first, second = WorkerProcess.objects.exclude(stopped_at=None).order_by("id")
     assert len({first.pid, second.pid, process.pid}) == 3
     assert Work.objects.get(id=later.id).completed_by == second.id
+
+
+@pytest.mark.vendors("sqlite")
+@pytest.mark.parametrize("replace", [os.replace, lambda new, old: old.unlink()], ids=["replaced", "deleted"])
+def test_a_worker_whose_database_file_is_gone_says_so_and_ends(process_env, tmp_path, replace):
+    database, restored = tmp_path / "Shop.sqlite3", tmp_path / "restored.sqlite3"
+    for copy in (database, restored):
+        connection.cursor().execute(f"VACUUM INTO '{copy}'")
+    port = ("--health-port", "0")
+    with worker_process(process_env | {"DATABASE_URL": f"sqlite:///{database}"}, *port) as process:
+        url = health_address(process)
+        eventually(lambda: get(f"{url}/ready")[0] == 200)
+        replace(restored, database)
+        status, said = ended(process)
+    assert status == LOST
+    assert f"The database file {database} was deleted, moved or replaced, so this worker cannot" in said

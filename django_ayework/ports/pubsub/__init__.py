@@ -12,8 +12,7 @@ from django_ayework.conf import get_settings
 from django_ayework.ports.pubsub.base import LocalPubSub, PollingPubSub, PubSub
 from django_ayework.ports.pubsub.databases import MariadbPubSub, PostgresPubSub, SqlitePubSub
 from django_ayework.ports.pubsub.redis import RedisPubSub
-from django_ayework.store.database import alias, dialect
-from django_ayework.store.notifications import file_of
+from django_ayework.store.database import database_file, dialect
 
 __all__ = ["PubSub", "get_pubsub"]
 
@@ -41,7 +40,7 @@ def automatic() -> str:
     """Return the name of the PubSub that fits the database and needs no other server, if there is one."""
     if dialect().vendor == "postgresql":
         return "postgres"
-    if file_of(alias()) is not None:
+    if database_file() is not None:
         return "sqlite"
     if get_settings().redis_url:
         return "redis"

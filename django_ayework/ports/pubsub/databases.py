@@ -9,8 +9,8 @@ from django_ayework.ports.pubsub.base import Listener
 from django_ayework.ports.pubsub.listener import Listening
 from django_ayework.rules.notifications import DUE
 from django_ayework.store import notifications
-from django_ayework.store.database import alias, dialect
-from django_ayework.store.notifications import ArrivalWatch, CommitWatch, Unsupported, file_of
+from django_ayework.store.database import alias, database_file, dialect
+from django_ayework.store.notifications import ArrivalWatch, CommitWatch, Unsupported
 
 RECEIVING, SENDING, WATCHING = "receiving wake-ups", "sending many", "watching for new works"
 
@@ -81,6 +81,6 @@ class SqlitePubSub(Watching):
 
     def open_receiver(self) -> CommitWatch:
         """Watch the queue's file."""
-        if (file := file_of(alias())) is None:
+        if (file := database_file()) is None:
             raise Unsupported(f"the database {alias()!r} is not an SQLite file.")
         return CommitWatch(file)

@@ -10,8 +10,7 @@ from typing import Any
 from django.db import OperationalError
 
 from django_ayework.rules.server_diagnosis import FilePages, SQLiteSettings
-from django_ayework.store.database import alias, connection, fetch
-from django_ayework.store.notifications import file_of
+from django_ayework.store.database import connection, database_file, fetch
 
 #: Steps of SQLite's virtual machine between two looks at the time.
 STEPS = 10_000
@@ -22,14 +21,14 @@ ERRORS = 5
 def settings() -> SQLiteSettings:
     """Return the settings of this connection, and the type of the file system."""
     return SQLiteSettings(
-        str(pragma("journal_mode")), int(pragma("busy_timeout")), file_system(file_of(alias()))
+        str(pragma("journal_mode")), int(pragma("busy_timeout")), file_system(database_file())
     )
 
 
 def pages() -> FilePages:
     """Return the size of the file, of its free pages, and of its write-ahead log."""
     size = int(pragma("page_size"))
-    log = Path(f"{file_of(alias())}-wal")
+    log = Path(f"{database_file()}-wal")
     return FilePages(
         int(pragma("page_count")) * size,
         int(pragma("freelist_count")) * size,
