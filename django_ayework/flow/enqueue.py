@@ -15,7 +15,7 @@ from typing import Any
 from django.db import connections, transaction
 
 from django_ayework.define.handles import C, G, R
-from django_ayework.define.options import ENQUEUE_OPTIONS, checked, combined
+from django_ayework.define.options import ENQUEUE_OPTIONS, check_flag, checked, combined
 from django_ayework.define.requests import WorkRequest, require_requests
 from django_ayework.define.types import WorkType, registry
 from django_ayework.documentation import type_error
@@ -69,7 +69,8 @@ def enqueue_requests(
     caller chose for the only work, a work of this id is an error.
     """
     given = dict(options)
-    on_commit = given.pop("on_commit", False)
+    flag = given.pop("on_commit", None)
+    on_commit = flag is not None and check_flag(flag, "on_commit")
     options = checked(given) if given else given
     new_works = build_new_works(requests, given=options)
     for request, new_work in zip(requests, new_works, strict=True):

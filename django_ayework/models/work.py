@@ -167,7 +167,7 @@ class Work(models.Model):
     # The subject of the work within its type: one live work per unit.
     unit = IdentifierField(max_length=190, null=True, blank=True)
     # Orders works of equal priority before their age. The unit where the type is claimed by unit, the turn of
-    # a work with a label (``rules.turns``), else empty.
+    # a work with a label (``FairnessKey`` in ``rules.controls``), else empty.
     sort_key = IdentifierField(max_length=190, blank=True, default="")
 
     class Meta:

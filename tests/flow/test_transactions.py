@@ -12,7 +12,14 @@ from django.db.models.signals import post_save
 
 from django_ayework import Dedup, cancel, dependency, enqueue, enqueue_many, pause, resume, retry, trigger
 from django_ayework.api import complete, delete_chains, enqueue_on, limit
-from django_ayework.errors import ChainNotFound, InvalidWorkId, NotEncodable, NotEnqueued, WorkNotFound
+from django_ayework.errors import (
+    ChainNotFound,
+    InvalidOption,
+    InvalidWorkId,
+    NotEncodable,
+    NotEnqueued,
+    WorkNotFound,
+)
 from django_ayework.models import Group, Work, WorkControl
 from django_ayework.testing import drain, running_worker, time_travel
 from tests.app.models import Order
@@ -224,3 +231,10 @@ def test_a_manual_commit_sends_no_notification_and_a_worker_finds_the_works_at_i
             assert handle.result(timeout=20) == 3
     assert queued == []
     assert Work.objects.count() == 6
+
+
+def test_an_on_commit_that_is_no_flag_is_refused():
+    with pytest.raises(InvalidOption, match="expected on_commit to be True or False, got: 'no'"):
+        enqueue(add(a=1, b=2), on_commit="no")  # type: ignore[arg-type]
+    enqueue(add(a=1, b=2), on_commit=None)  # type: ignore[arg-type]
+    assert Work.objects.count() == 1
