@@ -3,5 +3,5 @@
 from tests.settings import *  # noqa: F403
 from tests.settings import INSTALLED_APPS
 
-INSTALLED_APPS = [*INSTALLED_APPS, "tests.controls", "tests.controls.continuous"]
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.controls"]
 AYEWORK = {"POLL_INTERVAL": 0.1, "SHUTDOWN_GRACE": 60.0}

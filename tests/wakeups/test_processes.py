@@ -4,11 +4,10 @@ import signal
 import subprocess
 import sys
 from contextlib import ExitStack
-from functools import partial
 
 import pytest
 from django.conf import settings as django_settings
-from django.db import OperationalError, connection, connections
+from django.db import connection, connections
 
 from django_ayework import Status, WaitTimeout, cancel, dependency, enqueue, enqueue_many
 from django_ayework.flow import handles
@@ -31,14 +30,21 @@ def plain_env(process_env):
     return process_env | {"DJANGO_SETTINGS_MODULE": "tests.wakeups.settings", "REDIS_URL": ""}
 
 
-@pytest.fixture(params=[pytest.param("auto", marks=unpooled), pytest.param("redis", marks=unpooled)])
+@pytest.fixture
 def env(request, plain_env, settings):
-    """The environment of processes that are woken in each way there is on this database."""
-    url = request.getfixturevalue("redis_url") if request.param == "redis" else None
-    settings.AYEWORK = {"POLL_INTERVAL": 600, "PUBSUB": request.param, "REDIS_URL": url}
+    """The environment of processes that are woken by the database, or as the test's parameter says."""
+    carrier = getattr(request, "param", "auto")
+    url = request.getfixturevalue("redis_url") if carrier == "redis" else None
+    settings.AYEWORK = {"POLL_INTERVAL": 600, "PUBSUB": carrier, "REDIS_URL": url}
     with fresh_sender():
-        yield plain_env | {"TEST_PUBSUB": request.param, "REDIS_URL": url or ""}
+        yield plain_env | {"TEST_PUBSUB": carrier, "REDIS_URL": url or ""}
     get_pubsub().close()
+
+
+#: Redis does the same beside every database.
+in_each_way = pytest.mark.parametrize(
+    "env", ["auto", pytest.param("redis", marks=pytest.mark.vendors("sqlite"))], indirect=True
+)
 
 
 @pytest.fixture
@@ -75,6 +81,8 @@ def told_to_stop(place):
     return eventually(lambda: (place / "reason").exists() and (place / "reason").read_text())
 
 
+@unpooled
+@in_each_way
 def test_works_start_at_once_and_delayed_ones_on_time_and_a_handler_learns_at_once_of_a_cancellation(
     env, has_messages, settings, tmp_path
 ):
@@ -98,18 +106,11 @@ def test_works_start_at_once_and_delayed_ones_on_time_and_a_handler_learns_at_on
             assert enqueue(quick(number=3), delay=1).result(timeout=PATIENCE) == 3
 
 
-def test_a_worker_of_other_queues_is_not_woken(env):
-    with worker_process(env, "--queues", "mail"):
-        workers()
-        elsewhere = enqueue(quick())
-        eventually(lambda: enqueue(quick(), queue="mail") and Work.objects.filter(status="success").exists())
-    assert elsewhere.state().status == "pending"
-
-
-def test_a_wait_ends_by_an_end_in_another_process(env, has_messages, tmp_path, monkeypatch):
+@unpooled
+@in_each_way
+@pytest.mark.vendors("sqlite", "postgresql")  # on MariaDB ends are not published
+def test_a_wait_ends_by_an_end_in_another_process(env, tmp_path, monkeypatch):
     """It reads so seldom that it would not see the end before its time is over."""
-    if not has_messages:
-        pytest.skip("ends are not published")
     go_on, publish = handles.Wait.go_on, handles.ended_works.publish
 
     def publish_and_go(ids):
@@ -134,6 +135,7 @@ complete({handle.id!r}, "ended elsewhere")
         assert process.wait(PATIENCE) == 0
 
 
+@unpooled
 def test_each_process_of_a_supervisor_listens(env):
     with worker_process(env, "--processes", "2", "--concurrency", "1"):
         workers(2)
@@ -141,6 +143,7 @@ def test_each_process_of_a_supervisor_listens(env):
         eventually(lambda: enqueue(quick()) and completers() == 2)
 
 
+@unpooled
 def test_a_worker_that_stops_leaves_its_works_to_others_at_once(env, tmp_path):
     with worker_process(env, "--concurrency", "1") as first:
         wait_until_listening()
@@ -154,17 +157,6 @@ def test_a_worker_that_stops_leaves_its_works_to_others_at_once(env, tmp_path):
     assert running.state().status == "success"
 
 
-def is_stopped_without_locks(process):
-    """Stop a process, but let it go on if it was stopped inside of a write and keeps SQLite's only lock."""
-    process.send_signal(signal.SIGSTOP)
-    try:
-        enqueue(quick())
-    except OperationalError:
-        process.send_signal(signal.SIGCONT)
-        return False
-    return True
-
-
 def is_started():
     """Whether a new work is taken by a worker that goes on, and not by a claim that was under way."""
     try:
@@ -174,6 +166,7 @@ def is_started():
 
 
 @unpooled
+@pytest.mark.vendors("postgresql")  # elsewhere each process sees by itself that works are due
 def test_works_start_beside_workers_that_are_frozen(plain_env, settings):
     settings.AYEWORK = {"POLL_INTERVAL": 600}
     with fresh_sender(), ExitStack() as processes:
@@ -184,7 +177,7 @@ def test_works_start_beside_workers_that_are_frozen(plain_env, settings):
         eventually(lambda: enqueue(quick()) and completers() == 3)
         eventually(lambda: not Work.objects.exclude(status="success").exists())
         for process in frozen:
-            eventually(partial(is_stopped_without_locks, process))
+            process.send_signal(signal.SIGSTOP)
         eventually(is_started)
         results = [enqueue(quick(number=number)).result(timeout=PATIENCE) for number in range(8)]
         assert results == list(range(8))
@@ -216,7 +209,13 @@ def test_a_process_at_rest_holds_three_connections(plain_env):
         eventually(lambda: count() - before <= 3)
 
 
-@pytest.mark.parametrize("kind", [Dropping, Raising])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(Dropping, marks=pytest.mark.vendors("postgresql", "mysql")),
+        pytest.param(Raising, marks=pytest.mark.vendors("sqlite")),
+    ],
+)
 def test_works_run_gates_open_waits_end_and_cancellations_arrive_without_messages(
     plain_env, settings, tmp_path, kind
 ):
