@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django.db import connection, transaction
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from django_ayework import compat
@@ -187,6 +187,7 @@ PLAIN = st.recursive(st.none() | st.booleans() | numbers | st.text(), nested)
 
 
 @pytest.mark.parametrize("ensure_ascii", [True, False])
+@settings(max_examples=30)
 @given(value=PLAIN)
 def test_json_is_written_as_by_the_standard_library(ensure_ascii, value):
     expected = json.dumps(value, ensure_ascii=ensure_ascii, separators=(",", ":"))

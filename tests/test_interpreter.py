@@ -107,13 +107,16 @@ def output_of(source: str, env: dict[str, str], *arguments: str) -> str:
 BESIDE_A_WORKER = pytest.param("beside-a-worker", marks=pytest.mark.vendors("postgresql", "mysql"))
 
 
-@pytest.mark.parametrize("beside", ["alone", BESIDE_A_WORKER])
+@pytest.mark.parametrize(
+    "beside", [pytest.param("alone", marks=pytest.mark.vendors("sqlite")), BESIDE_A_WORKER]
+)
 def test_a_forked_process_waits_for_no_thread_of_its_parent(process_env: dict[str, str], beside: str) -> None:
     made, status = output_of(FORKING, process_env, beside).split()
     assert int(made) > 5
     assert status == "0"
 
 
+@pytest.mark.vendors("sqlite")
 def test_the_package_is_imported_where_no_process_can_fork(process_env: dict[str, str]) -> None:
     assert output_of(NO_FORK, process_env) == "imported"
 

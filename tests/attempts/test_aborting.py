@@ -16,7 +16,12 @@ from tests.attempts.conftest import ended, renew_soon, take_away, while_it_runs
 from tests.attempts.works import NEVER_IN_A_TEST, ONCE, busy, looking, waiting
 from tests.processes import eventually
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("quick_watch")]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("quick_watch"),
+    pytest.mark.vendors("sqlite"),
+]
+everywhere = pytest.mark.vendors("sqlite", "postgresql", "mysql")
 
 
 def complete_by_hand(id: str) -> None:
@@ -43,8 +48,9 @@ TAKEN = [
 @pytest.mark.parametrize(
     ("type_", "is_told", "act", "reason", "after", "recorded"),
     [
-        *[(looking, is_told, *taken) for is_told in (True, False) for taken in TAKEN],
-        *[(type_, True, *CANCELLED) for type_ in (busy, waiting)],
+        *[pytest.param(looking, False, *taken, marks=everywhere) for taken in TAKEN],
+        *[(type_, True, *CANCELLED) for type_ in (looking, busy, waiting)],
+        *[(looking, True, *taken) for taken in TAKEN[1:]],
     ],
     ids=lambda value: (
         {True: "told", False: "noticed at the next renewal"}.get(value)
@@ -77,6 +83,7 @@ def test_an_attempt_whose_work_is_taken_is_aborted_with_the_reason_and_changes_n
     assert not advice, "nobody is asked about a work that is lost"
 
 
+@everywhere
 @pytest.mark.parametrize(("type_", "where"), [(busy, "in be_busy"), (waiting, "in awaited")])
 def test_an_attempt_that_runs_out_of_time_is_aborted_and_retried(stage, type_, where):
     handle = enqueue(type_(), timeout=0.02, retry=Retry(attempts=2, base=0, jitter=0))
@@ -94,6 +101,7 @@ def test_an_attempt_that_is_performed_runs_out_of_time_as_well(stage):
     assert stage.seen == ["timeout"]
 
 
+@everywhere
 @pytest.mark.parametrize("type_", [busy, waiting], ids=["interrupted", "cancelled"])
 def test_a_worker_that_stops_aborts_its_attempts_and_is_not_held_up(configure, stage, type_):
     configure(SHUTDOWN_GRACE=0.05)

@@ -14,7 +14,7 @@ from tests.app.models import Order
 from tests.attempts.conftest import ended
 from tests.attempts.forms import awaited
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 logger = logging.getLogger("tests.attempts")
 NAMES = ("work_id", "work_type", "work_attempt", "work_group", "work_context")
 
@@ -84,6 +84,7 @@ def test_records_have_the_work_and_the_context(kept, configure, function):
     assert kept.seen()[0]["work_context"] == {"tenant": "t-1", "order": 3, "of": "attempts.case"}
 
 
+@pytest.mark.vendors("sqlite", "postgresql", "mysql")
 @pytest.mark.django_db(transaction=True)
 @both
 def test_records_of_a_worker_have_their_own_work_and_hooks_may_query(kept, configure, reported, function):

@@ -15,7 +15,7 @@ from django_ayework.testing import assert_enqueued, assert_not_enqueued, drain
 from tests.admin.kit import address
 from tests.app.works import add
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 SECRET = "hunter2-4111"
 
 
@@ -182,6 +182,7 @@ def test_messages_of_assertions_are_redacted(pay):
     assert "attempts.pay" in str(raised.value)
 
 
+@pytest.mark.vendors("sqlite", "postgresql", "mysql")
 def test_no_trace_of_an_attempt_quotes_it(pay, page, configure, caplog, capsys):
     events: list[Any] = []
     configure(ON_EVENT=events.append, ON_ERROR=lambda *error: events.append(error))

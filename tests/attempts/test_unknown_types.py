@@ -93,6 +93,7 @@ def test_a_worker_that_knew_it_meanwhile_starts_the_grace_anew_and_the_handler_s
     assert (stated(handle.id).result, stated(handle.id).attempt) == ("met ValueError: no luck", 2)
 
 
+@pytest.mark.vendors("sqlite")
 def test_explanations_and_the_admin_say_so(parked, admin_client):
     def pages() -> list[str]:
         addresses = [address("work_change", parked), address("work_changelist")]
@@ -122,6 +123,7 @@ def renamed(monkeypatch):
     monkeypatch.setattr(registry, "_declared", {"attempts.unknown_now": declared})
 
 
+@pytest.mark.vendors("sqlite")
 def test_a_renamed_type_is_shown_with_its_new_name_and_how_to_keep_the_old_one(parked, renamed):
     assert f"{OTHER_NAME} {KEEP_NAME} Without one, it dies at" in str(explain(parked))
     time_travel(GRACE + 1)
@@ -131,6 +133,7 @@ def test_a_renamed_type_is_shown_with_its_new_name_and_how_to_keep_the_old_one(p
     assert f"then retry it. {OTHER_NAME} {KEEP_NAME}" in str(explain(parked))
 
 
+@pytest.mark.vendors("sqlite")
 @pytest.mark.django_db(transaction=True)
 def test_a_worker_logs_once_that_it_does_not_know_a_type_and_what_it_has_loaded(renamed, caplog):
     id = str(WorkFactory(type=TYPE, input="{}").id)

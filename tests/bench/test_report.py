@@ -5,7 +5,7 @@ import pytest
 from bench.report import files
 from bench.report.page import ALL, BEGIN, END, PAGE, NoPlace, described, replaced
 from bench.report.readings import Reading
-from bench.report.table import number, render, summary
+from bench.report.table import render, summary
 from bench.report.targets import TARGETS, Side, Target, at_least, at_most
 from bench.report.trends import Trend, slope
 
@@ -148,16 +148,6 @@ def test_a_target_against_another_phase_is_shown_with_its_ratio():
     table = render([known[1]], [target], among=known)
     assert cells(table)[0][-2:] == ["≥ 1.3 × drain: 1.40", "met"]
     assert (target.judge(known).reached, target.judge(known).row) == (1.4, known[1])
-
-
-def test_numbers_have_about_three_digits():
-    assert [number(value) for value in (0.123, 1.5, 12.34, 123.4, 46_500.2)] == [
-        "0.12",
-        "1.50",
-        "12.3",
-        "123",
-        "46 500",
-    ]
 
 
 def test_figures_replace_those_between_the_marks_and_nothing_else():

@@ -33,6 +33,7 @@ from tests.processes import PATIENCE, eventually
 from tests.races.holding import at_once, in_thread, somebody_waits, transaction_elsewhere
 
 pytestmark = pytest.mark.django_db
+on_sqlite = pytest.mark.vendors("sqlite")
 
 
 @pytest.fixture
@@ -115,6 +116,7 @@ def test_filters_are_those_of_the_list_and_ids(act):
         assert (found, row.expected, row.done) == (expected, len(expected), len(expected)), filter
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("action", "filter", "options"),
     [
@@ -160,6 +162,7 @@ def test_to_create_one_takes_a_few_queries_and_counts_so_many(monkeypatch, djang
     assert start_bulk_action("cancel", {"queue": "mail"}).expected == bulk_actions.UNKNOWN
 
 
+@on_sqlite
 def test_refusals_are_counted_and_the_first_ones_kept():
     failing = enqueue(fail(), retry=ONCE)
     gates = [enqueue(dependency([failing], [add(a=1, b=2)])).id for _ in range(30)]
@@ -233,6 +236,7 @@ def test_a_work_that_dies_again_after_its_page_was_read_is_left_alone():
     assert {work.id: work.status for work in Work.objects.all()} == {first: "pending", second: "dead"}
 
 
+@on_sqlite
 def test_an_act_that_this_version_does_not_know_is_left_to_others():
     row = retry_all()
     BulkAction.objects.filter(id=row.id).update(action="from_the_future")
@@ -240,6 +244,7 @@ def test_an_act_that_this_version_does_not_know_is_left_to_others():
     assert now_of(row).status == "running"
 
 
+@on_sqlite
 def test_it_keeps_to_its_pace():
     dead_works(20)
     row, moment = retry_all(per_minute=100), now()
@@ -286,6 +291,7 @@ def test_ended_ones_are_deleted_after_a_month():
     assert list(BulkAction.objects.values_list("id", flat=True)) == [waits.id]
 
 
+@on_sqlite
 @pytest.mark.django_db(transaction=True)
 def test_a_running_worker_begins_at_once(settings):
     settings.AYEWORK = {"POLL_INTERVAL": 30}
@@ -298,6 +304,7 @@ def test_a_running_worker_begins_at_once(settings):
     assert now_of(row).done == 30
 
 
+@on_sqlite
 @pytest.mark.django_db(transaction=True)
 def test_a_paced_one_goes_on_without_further_messages(quick_polls):
     dead_works(6)
@@ -311,6 +318,7 @@ def test_a_paced_one_goes_on_without_further_messages(quick_polls):
     assert (row.ended_at - row.created_at).total_seconds() >= 0.9
 
 
+@on_sqlite
 @pytest.mark.django_db(transaction=True)
 def test_neither_busy_slots_nor_a_pause_of_everything_keep_it_from_being_carried_out(quick_polls):
     started, release = threading.Event(), threading.Event()

@@ -15,7 +15,7 @@ from chaos.run import Run
 from chaos.servers import SQLite
 
 pytestmark = pytest.mark.vendors("sqlite")
-SECONDS = 2.0
+SECONDS = 1.5
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,10 @@ def taken(tmp_path_factory):
     server = SQLite(tmp_path_factory.mktemp("server"))
     server.install()
     run = Run(server, Nothing, "1", tmp_path_factory.mktemp("run"))
-    run.carry_out(SECONDS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("chaos.run.WORKERS", 2)
+        patch.setattr("chaos.run.ENQUEUERS", 1)
+        run.carry_out(SECONDS)
     run.ledger.close()
     return server.path, read(run.folder)
 

@@ -118,7 +118,7 @@ def test_many_submit_at_once_and_every_task_runs_once(make, monkeypatch):
     """Threads end as soon as they are idle, so that ending and beginning meet all the time."""
     monkeypatch.setattr(base, "LINGER", 0.0)
     doer, lock, ran, running, peaks = make(), threading.Lock(), Counter(), Counter(), [0]
-    rivals, each = 4, 150
+    rivals, each = 4, 40
 
     def task(name: tuple[int, int]) -> None:
         with lock:

@@ -193,8 +193,14 @@ def test_a_count_that_cannot_be_read_begins_anew(local):
     assert not kv.hit(rate, NAME)
 
 
+#: Other stores than that of the database need be tried beside one database only.
+SQLITE = pytest.mark.vendors("sqlite")
+
+
 @pytest.mark.parametrize("kind", RATES)
-@pytest.mark.parametrize("store", ["database", "cache", "local"])
+@pytest.mark.parametrize(
+    "store", ["database", *(pytest.param(store, marks=SQLITE) for store in ("cache", "local"))]
+)
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.races
 def test_threads_together_are_allowed_exactly_the_limit(settings, store, kind):
@@ -233,7 +239,13 @@ print(allowed)
 
 
 @pytest.mark.races
-@pytest.mark.parametrize("store", ["database", "cache"])
+@pytest.mark.parametrize(
+    "store",
+    [
+        pytest.param("database", marks=pytest.mark.vendors("postgresql", "mysql")),
+        pytest.param("cache", marks=SQLITE),
+    ],
+)
 def test_processes_together_are_allowed_exactly_the_limit(process_env, store, request):
     caches = {"default": request.getfixturevalue("redis_cache")} if store == "cache" else {}
     env = process_env | {"STORE": store, "CACHES": json.dumps(caches)}

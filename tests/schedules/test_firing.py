@@ -21,6 +21,7 @@ from tests.schedules.works import family, note
 from tests.schedules.works import steps as two_steps
 
 pytestmark = pytest.mark.django_db
+on_sqlite = pytest.mark.vendors("sqlite")
 MINUTE = timedelta(minutes=1)
 NEW_YORK = ZoneInfo("America/New_York")
 
@@ -60,6 +61,7 @@ class TestFiring:
         linked = {firing.work_id: firing.group_id for firing in Firing.objects.all()}
         assert linked == {id: id for id in Work.objects.values_list("id", flat=True)}
 
+    @on_sqlite
     @pytest.mark.parametrize("given", [True, False], ids=["its own zone", "the project's zone"])
     def test_a_cron_expression_fires_in_its_zone(self, settings, given):
         settings.TIME_ZONE = "UTC" if given else "Asia/Tokyo"
@@ -72,6 +74,7 @@ class TestFiring:
 
     request = note()
 
+    @on_sqlite
     @pytest.mark.parametrize(
         ("run", "queued"),
         [(note, 1), (lambda: enqueue(note()), 1), (lambda: TestFiring.request, 1), (lambda: None, 0)],
@@ -85,6 +88,7 @@ class TestFiring:
         assert len(ids) == 3 * queued
         assert set(Firing.objects.values_list("work_id", flat=True)) == (ids or {""})
 
+    @on_sqlite
     @pytest.mark.parametrize(
         ("options", "first"),
         [
@@ -109,6 +113,7 @@ class TestFiring:
         assert (after(9 * MINUTE), after(5 * MINUTE)) == (0, 2)
         assert (row().next_at, row().due_at) == (None, None)
 
+    @on_sqlite
     @pytest.mark.parametrize("zone", ["Asia/Tokyo", NEW_YORK.key])
     def test_the_first_and_the_last_date_bound_nothing(self, zone):
         declare("@hourly", tz=zone, start=date.min, end=date.max)
@@ -122,22 +127,25 @@ class TestFiring:
         tick()
         assert row().next_at == first
 
+    @on_sqlite
     def test_a_jitter_delays_each_firing_by_so_much_at_most(self):
         declare(jitter=20)
         delays = []
-        for _ in range(20):
+        for _ in range(10):
             at, due = row().next_at, row().due_at
             delays.append((due - at).total_seconds())
             assert after(at - now() - timedelta(seconds=1)) == 0
             assert after(due - now()) == 1
         assert 0 <= min(delays) < max(delays) <= 20
 
+    @on_sqlite
     def test_a_clock_that_goes_back_fires_nothing_again(self):
         declare(catch_up="all")
         assert [after(seconds) for seconds in (300, -300, 240, 120)] == [5, 0, 0, 1]
         assert len(set(Firing.objects.values_list("occurrence", flat=True))) == 6
 
-    @pytest.mark.parametrize("skew", [-90, -1, 1, 90])
+    @on_sqlite
+    @pytest.mark.parametrize("skew", [-90, 90])
     def test_processes_whose_clocks_differ_fire_each_occurrence_once(self, skew):
         declare(catch_up="all")
         for _ in range(10):
@@ -149,6 +157,7 @@ class TestFiring:
         assert Work.objects.count() == len(occurrences) in (5, 6)
         assert clock.now() < occurrences[-1] + MINUTE
 
+    @on_sqlite
     def test_a_schedule_that_only_other_processes_declare_is_left_to_them(self):
         declare()
         declared = schedules.find("tick")
@@ -176,6 +185,7 @@ class TestFunctions:
         assert (row().next_at, row().due_at) == (None, None)
         assert after(timedelta(days=1)) == 0
 
+    @on_sqlite
     @pytest.mark.parametrize(
         ("following", "message"),
         [
@@ -190,7 +200,7 @@ class TestFunctions:
         reported, waits = [], []
         settings.AYEWORK = {"ON_ERROR": lambda error, phase: reported.append((type(error).__name__, phase))}
         declare(next=following)
-        for count in range(1, 13):
+        for count in range(1, 9):
             assert tick() == 0, "not before its time"
             assert len(reported) == row().failures == count
             assert row().error.startswith(message)
@@ -198,6 +208,7 @@ class TestFunctions:
             assert after(row().due_at - now()) == 0
         assert (waits[:4], waits[-1]) == ([5, 10, 20, 40], 300)
 
+    @on_sqlite
     def test_a_function_that_recovers_goes_on(self):
         broken = [True]
 
@@ -211,6 +222,7 @@ class TestFunctions:
         assert (row().failures, row().error) == (0, "")
         assert after(60) == 1
 
+    @on_sqlite
     def test_a_function_that_always_gives_now_fires_once_a_tick(self):
         schedule(name="tick", next=lambda moment: moment + timedelta(microseconds=1), run=note)
         assert [tick(), tick(), tick()] == [1, 1, 1]
@@ -234,6 +246,7 @@ class TestFailures:
         assert (row().failures, row().error, Work.objects.count()) == (0, "", 3)
         assert Firing.objects.get(schedule__name="tick").occurrence == row().last_at
 
+    @on_sqlite
     def test_a_firing_that_fails_for_long_has_failed_and_the_next_has_its_turn(self):
         def run() -> None:
             raise RuntimeError("no luck")
@@ -245,6 +258,7 @@ class TestFailures:
         assert (firing.status, firing.occurrence, firing.error) == ("failed", first, "RuntimeError: no luck")
         assert row().next_at == row().due_at == first + timedelta(days=1)
 
+    @on_sqlite
     def test_a_schedule_whose_next_moment_cannot_be_told_keeps_no_other_waiting(self):
         schedule(name="other", every=60, run=note)
         declare("0 0 * * *", tz="Europe/Paris")
@@ -254,11 +268,13 @@ class TestFailures:
         assert row().failures == TRIES + 2
         assert "Moon/Tycho" in row().error
 
+    @on_sqlite
     def test_a_function_that_returns_something_else_is_refused(self):
         declare(run=lambda: 7)
         assert after(60) == 0
         assert "to return a work built by calling its type, or None, got: 7" in row().error
 
+    @on_sqlite
     def test_a_schedule_that_was_moved_meanwhile_keeps_nothing_of_the_step(self, monkeypatch):
         declare()
         monkeypatch.setattr(steps, "move_schedule", lambda row, changes: False)
@@ -311,6 +327,7 @@ class TestCatchingUp:
 
 
 class TestOverlap:
+    @on_sqlite
     @pytest.mark.parametrize(("overlap", "works"), [("allow", 3), ("skip", 1), ("queue", 1)])
     def test_the_works_of_the_firing_before_have_not_ended(self, overlap, works):
         declare(overlap=overlap)

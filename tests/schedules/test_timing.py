@@ -24,7 +24,7 @@ TIMINGS = st.one_of(
 SPANS = st.integers(0, 60_000).map(lambda seconds: timedelta(seconds=seconds))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(TIMINGS, MOMENTS)
 def test_the_next_occurrence_is_later_and_there_is_none_in_between(timing, moment):
     found = timing.first_after(moment)
@@ -33,7 +33,7 @@ def test_the_next_occurrence_is_later_and_there_is_none_in_between(timing, momen
     assert timing.first_after(found - timedelta(microseconds=1)) == found
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(TIMINGS, MOMENTS, SPANS, st.integers(1, 50))
 def test_the_latest_are_the_last_of_all(timing, moment, span, number):
     first = timing.first_after(moment)
@@ -42,7 +42,7 @@ def test_the_latest_are_the_last_of_all(timing, moment, span, number):
         assert timing.latest(first, first + span, number) == everything[-number:]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(TIMINGS, MOMENTS, SPANS, st.sampled_from(["none", "last", "all"]))
 def test_every_occurrence_is_fired_or_missed_and_what_follows_is_later(timing, moment, span, catch_up):
     first = timing.first_after(moment)

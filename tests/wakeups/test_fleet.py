@@ -13,7 +13,7 @@ from django_ayework.worker.health import WorkerRegistration
 from tests.app.works import add
 from tests.processes import eventually
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendors("sqlite")]
 #: Longer than the last of a hundred workers waits, in seconds.
 LONG = 1.0
 
@@ -80,11 +80,11 @@ def reset(carrier, idlers):
         idler.reset()
 
 
-@pytest.mark.parametrize(("count", "at_once"), [(1, 1), (2, 2), (3, 2), (12, 2), (100, 2)])
+@pytest.mark.parametrize(("count", "at_once"), [(1, 1), (2, 2), (3, 2), (60, 2)])
 def test_one_work_wakes_two_workers_however_many_there_are(carrier, fleet, count, at_once):
     fleet(20, queues=("mail",))  # not counted
     idlers = fleet(count, queues=("default",))
-    for number in range(5):
+    for number in range(3):
         publish_due(carrier, number=number)
         assert len(woken(idlers)) == at_once
         reset(carrier, idlers)
@@ -135,6 +135,7 @@ def test_the_others_look_step_by_step_while_nobody_has_taken_the_work(carrier, f
     assert counts == [2, 4, 8, 12]
 
 
+@pytest.mark.vendors("sqlite", "postgresql", "mysql")
 def test_the_others_do_not_look_once_the_work_is_taken(carrier, fleet):
     idlers = fleet(12)
     sender.origin, own = "elsewhere", sender.origin  # so that the work is no news to this process
@@ -191,6 +192,7 @@ def test_the_others_look_later_with_a_carrier_that_makes_no_calls(carrier, fleet
     eventually(lambda: len(woken(idlers)) == 3)
 
 
+@pytest.mark.vendors("sqlite", "postgresql", "mysql")
 def test_workers_that_have_stopped_or_were_not_seen_lately_are_not_counted(carrier, fleet):
     last = fleet(20)[-1]
     stopped, unseen = ("worker-000", "worker-009"), ("worker-010", "worker-018")

@@ -17,7 +17,7 @@ from django_ayework.store.rows import find_row
 from tests.app.works import add
 from tests.processes import eventually
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendors("sqlite")]
 
 #: Seconds: a wait that ends by its time is too late for any test.
 LONG = 600
@@ -54,6 +54,7 @@ def waits_for(id):
     return id in ended_works._by_id
 
 
+@pytest.mark.vendors("sqlite", "postgresql", "mysql")
 def test_a_wait_ends_by_a_local_end_and_a_wrong_message_costs_it_a_read(read_once, monkeypatch):
     handle, reads = enqueue(add(a=1, b=2)), []
     read = type(handle)._read

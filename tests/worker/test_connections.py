@@ -5,7 +5,7 @@ from django.db import connection
 
 from django_ayework import enqueue, enqueue_many
 from django_ayework.models import Attempt, Work
-from django_ayework.testing import now
+from django_ayework.testing import now, running_worker
 from tests.processes import ended, ended_well, eventually, get, health_address, stopped, worker_process
 from tests.proxies import Proxy
 from tests.worker.conftest import all_end
@@ -38,16 +38,16 @@ def test_a_worker_cut_off_for_a_moment_carries_on_and_loses_nothing(cut_off_env,
     assert not Attempt.objects.exists()
 
 
+@pytest.mark.usefixtures("quick_polls")
 def test_a_worker_cut_off_for_longer_than_its_leases_gives_up_what_another_has_taken(
-    cut_off_env, short_lease_env, proxy, tmp_path
+    cut_off_env, proxy, tmp_path
 ):
     handle = enqueue(until_aborted_at(place=str(tmp_path)))
     with worker_process(cut_off_env | {"TEST_LEASE": "1"}, "--concurrency", "1") as lonely:
         eventually(lambda: started(tmp_path))
         proxy.cut()
-        with worker_process(short_lease_env) as other:
+        with running_worker():
             assert handle.result(timeout=30) == "attempt 2"
-            stopped(other)
         before = list(Work.objects.values())
         proxy.mend()
         eventually(lambda: (tmp_path / "reason").exists() and (tmp_path / "reason").read_text())
@@ -87,23 +87,20 @@ def test_a_worker_that_stops_does_not_wait_for_its_database_for_ever(cut_off_env
     assert Work.objects.get(id=handle.id).status == "running"
 
 
-def test_a_worker_without_anything_in_hand_stops_at_once_without_its_database(cut_off_env, proxy):
+def test_a_worker_waits_for_its_database_to_start_and_stops_at_once_without_it_and_anything_in_hand(
+    cut_off_env, proxy
+):
+    handle = enqueue(quick())
+    proxy.cut()
     with worker_process(cut_off_env, "--health-port", "0") as process:
         url = health_address(process)
+        eventually(lambda: proxy.refused)
+        proxy.mend()
+        handle.result(timeout=30)
         eventually(lambda: get(f"{url}/ready")[0] == 200)
         proxy.cut()
         output = stopped(process)
     assert "could not note that it stopped" in output
-
-
-def test_a_worker_that_starts_without_its_database_waits_for_it(cut_off_env, proxy):
-    handle = enqueue(quick())
-    proxy.cut()
-    with worker_process(cut_off_env, "--burst") as process:
-        eventually(lambda: proxy.refused)
-        proxy.mend()
-        handle.result(timeout=30)
-        ended_well(process)
 
 
 #: What the statement says that gets no answer, by the thread that sends it.
@@ -113,20 +110,23 @@ STATEMENTS = {
 }
 
 
-@pytest.mark.parametrize("thread", ["claiming", "settling"])
-def test_a_connection_that_does_not_answer_is_replaced_and_no_outcome_is_lost(cut_off_env, proxy, thread):
-    proxy.hush_one(STATEMENTS[thread])
+def test_a_connection_that_does_not_answer_is_replaced_and_no_outcome_is_lost(cut_off_env, proxy):
     with worker_process(cut_off_env | {"TEST_STATEMENT_TIMEOUT": "1"}, "--concurrency", "2") as process:
-        handles = enqueue_many([quick(number=number) for number in range(20)])
-        eventually(lambda: proxy.hushed)
-        for handle in handles:
-            handle.result(timeout=40)
+        for thread in ("claiming", "settling"):
+            before = proxy.hushed
+            proxy.hush_one(STATEMENTS[thread])
+            handles = enqueue_many([quick(number=number) for number in range(20)])
+            eventually(lambda: proxy.hushed is not before)  # noqa: B023
+            for handle in handles:
+                handle.result(timeout=40)
         output = stopped(process)
-    assert f"The database has not answered the thread '{thread}'" in output
+    for thread in ("claiming", "settling"):
+        assert f"The database has not answered the thread '{thread}'" in output
     assert set(Work.objects.values_list("attempt", flat=True)) == {1}
     assert not Attempt.objects.exists()
 
 
+@pytest.mark.vendors("postgresql")
 def test_health_names_the_thread_while_its_connection_does_not_answer(cut_off_env, proxy):
     """Here the server is given up after a minute, and health is asked with a bound of two seconds."""
     proxy.hush_one(STATEMENTS["settling"])
@@ -140,6 +140,7 @@ def test_health_names_the_thread_while_its_connection_does_not_answer(cut_off_en
         assert get(f"{url}/ready")[0] == 503
 
 
+@pytest.mark.vendors("postgresql")
 def test_a_worker_whose_thread_cannot_be_brought_back_ends_with_a_status_of_its_own(cut_off_env, proxy):
     """A service manager starts it again. Here nothing is cut, as if the driver did not return from that."""
     proxy.hush_one(STATEMENTS["settling"])

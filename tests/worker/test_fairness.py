@@ -75,9 +75,9 @@ def test_each_queue_gets_its_share_another_goes_first_each_time_and_what_is_not_
     assert [by_queue(claimer.claim(10)) for _ in range(2)] == [{"a": 9, "b": 1}, {"a": 10}]
 
 
-@pytest.mark.parametrize("wanted", [1, 8, 200])
+@pytest.mark.parametrize("wanted", [1, 200])
 def test_a_work_beside_a_flood_is_claimed_with_the_first_poll(claimer, settings, wanted):
-    flood(2000, queue="flood", priority=100)
+    flood(600, queue="flood", priority=100)
     claimer.claim(wanted)
     enqueue(add(a=1, b=2), queue="rest")
     settings.AYEWORK = {"POLL_INTERVAL": 1e-9}  # the poll has passed
@@ -135,7 +135,7 @@ def test_a_worker_of_all_queues_comes_to_each_of_many_in_turn_and_a_burst_emptie
 
 
 def test_a_worker_whose_queues_are_paused_finds_the_one_that_is_not():
-    for number in range(150):
+    for number in range(110):
         WorkFactory(queue=f"a{number}", type=quick.name)
         pause(queue=f"a{number}")
     enqueue(quick(), queue="b")
@@ -143,6 +143,7 @@ def test_a_worker_whose_queues_are_paused_finds_the_one_that_is_not():
     assert Work.objects.get(status="success").queue == "b"
 
 
+@pytest.mark.vendors("sqlite")
 @pytest.mark.parametrize(
     ("hook", "reports"),
     [(lambda state: state.queue == "mine", 0), (lambda state: 1 / 0, 2)],
@@ -194,24 +195,15 @@ def test_labels_are_served_in_turn(claimer, queue_them):
     assert labels(Claimer("w", Scope(queues=("other",))).claim(20)) == [*"abcabcaba"]
 
 
-def test_a_flood_beside_hundreds_of_labels_runs_one_work_in_each_round():
-    flood(900, "flood")
+def test_a_flood_beside_many_labels_runs_one_work_in_each_round():
+    flood(300, "flood")
     enqueue_many([noted(label="other")])  # of another type, which has its own turns
-    many = [f"tenant {number}" for number in range(300)]
+    many = [f"tenant {number}" for number in range(100)]
     for label in many:
         enqueue(quick(), fairness=label)
     claimer = Claimer("w", Scope(types=(quick.name,)))
-    first = labels(claimer.claim(150)) + labels(claimer.claim(151))
+    first = labels(claimer.claim(50)) + labels(claimer.claim(51))
     assert Counter(first) == Counter([*many, "flood"])
-
-
-def test_a_label_that_queues_again_and_again_gets_every_other_turn(claimer):
-    flood(50, "a")
-    claimed = []
-    for _ in range(10):
-        enqueue(quick(), fairness="b")
-        claimed += labels(claimer.claim(2))
-    assert Counter(claimed) == {"a": 10, "b": 10}
 
 
 def test_turns_are_within_a_priority(claimer):
@@ -282,6 +274,7 @@ def test_works_that_become_due_later_take_turns(claimer, time_travel, make_due):
     assert Counter(labels(claimer.claim(6))) == {"a": 3, "b": 3}
 
 
+@pytest.mark.vendors("sqlite")
 def test_a_label_takes_no_further_statement():
     enqueue(quick(), fairness="a")
     for request, options in ((quick(), {"fairness": "a"}), (quick(), {"fairness": "b"}), (usually(), {})):
@@ -318,6 +311,7 @@ def declare():
     return lambda **options: work(name=f"t.labels.unit{next(names)}", **options)(lambda: None)
 
 
+@pytest.mark.vendors("sqlite")
 def test_a_type_that_is_claimed_by_unit_refuses_a_label(declare):
     by_unit = declare(order="unit")
     with pytest.raises(InvalidOption, match=r"expected no fairness= for 't.labels.unit0', got: 'a'.*by unit"):

@@ -22,7 +22,7 @@ from tests.attempts.conftest import connected
 from tests.processes import PATIENCE, eventually
 from tests.worker.works import hold, quick
 
-pytestmark = pytest.mark.usefixtures("quick_polls")
+pytestmark = [pytest.mark.usefixtures("quick_polls"), pytest.mark.vendors("sqlite")]
 HEALTHY, NOT_READY, NOT_LIVE = (200, 200), (200, 503), (503, 503)
 
 
@@ -70,6 +70,7 @@ def server():
     server.close()
 
 
+@pytest.mark.vendors("sqlite", "postgresql", "mysql")
 def test_a_worker_is_ready_from_its_registration_until_it_stops(stage, server):
     worker = Worker(concurrency=3)
     server.report = worker.health.report
@@ -86,6 +87,7 @@ def test_a_worker_is_ready_from_its_registration_until_it_stops(stage, server):
         stage.go.set()
 
 
+@pytest.mark.vendors("sqlite", "postgresql", "mysql")
 def test_a_worker_without_its_database_is_live_and_not_ready(server, monkeypatch):
     def fail(*args):
         raise OperationalError("server closed the connection")

@@ -53,6 +53,7 @@ def test_a_lease_shorter_than_the_settings_is_renewed_in_time():
     assert Work.objects.get(id=handle.id).delivery == 1
 
 
+@pytest.mark.vendors("sqlite")
 def test_quick_works_are_never_renewed_and_warn_of_nothing(monkeypatch, caplog):
     renewals = []
     monkeypatch.setattr(leases_thread.leases, "renew", lambda *args: renewals.append(args))
@@ -84,7 +85,11 @@ def lapse(worker, in_database: bool = True) -> None:
         delivery.lapses_at = float("-inf")
 
 
-@pytest.mark.parametrize("kind", [hold, hold_async, hold_atomic], ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    "kind",
+    [hold, hold_atomic, pytest.param(hold_async, marks=pytest.mark.vendors("sqlite"))],
+    ids=lambda kind: kind.name,
+)
 def test_a_late_outcome_counts_as_long_as_nobody_took_the_work(caplog, kind):
     with while_it_runs(kind()) as (handle, worker):
         lapse(worker, in_database=kind is not hold_atomic)  # which has locked all of SQLite
@@ -101,6 +106,7 @@ def test_a_lease_that_lapsed_is_renewed_as_long_as_nobody_took_the_work(caplog):
     assert "when it was settled" not in caplog.text
 
 
+@pytest.mark.vendors("sqlite")
 def test_a_renewal_that_fails_is_tried_again_while_the_lease_lasts_and_aborts_the_attempt_after_it(
     stage, monkeypatch
 ):
@@ -174,6 +180,7 @@ def test_works_in_flight_do_not_fill_a_batch_of_reclaiming(monkeypatch):
     assert sorted(pending()) == sorted(others)
 
 
+@pytest.mark.vendors("sqlite")
 def test_a_work_that_cannot_be_reclaimed_keeps_no_other_from_it(monkeypatch, caplog):
     """The database accepts what it is given, so an error of one work is made here."""
     first, *others = [lost(seconds) for seconds in (600, 5, 5)]
@@ -259,6 +266,7 @@ def test_after_an_outage_holders_renew_their_leases_before_any_is_reclaimed(sett
     assert min(tried) > back_at
 
 
+@pytest.mark.vendors("sqlite")
 @pytest.mark.parametrize("step", [timedelta(hours=1), timedelta(hours=-1)], ids=["ahead", "back"])
 def test_after_the_clock_was_set_holders_renew_their_leases_before_any_is_reclaimed(
     settings, monkeypatch, tried, step

@@ -58,7 +58,7 @@ def leased_until(handle):
 def others_end() -> None:
     """Twice, queue works that have nothing to do with anything, and wait for them."""
     for _ in range(2):
-        all_end(enqueue_many([quick(number=100 + each) for each in range(20)]))
+        all_end(enqueue_many([quick(number=100 + each) for each in range(8)]))
 
 
 @contextmanager
@@ -153,6 +153,7 @@ def test_an_error_of_a_connection_that_was_open_is_a_failure(monkeypatch):
         eventually(lambda: status(handle) == "dead")
 
 
+@pytest.mark.vendors("sqlite")
 def test_a_worker_takes_no_more_works_at_a_time_than_its_pool_has_connections(monkeypatch, caplog):
     monkeypatch.setattr(worker_module, "pool_size", lambda: 3)
     assert Worker(concurrency=8).concurrency == 3
@@ -160,6 +161,7 @@ def test_a_worker_takes_no_more_works_at_a_time_than_its_pool_has_connections(mo
     assert Worker(concurrency=2).concurrency == 2
 
 
+@pytest.mark.vendors("sqlite")
 def test_a_hook_that_takes_longer_than_a_lease_costs_no_work_its_lease(stage, settings):
     called, over = threading.Event(), threading.Event()
 
@@ -271,7 +273,7 @@ def test_a_caller_that_holds_a_unit_delays_the_outcomes_that_output_it_alone():
     """The lock of a new unit is a row that nobody else can see yet."""
     with running_worker(concurrency=3):
         with transaction_elsewhere(lambda: enqueue(gathers(), unit="hot", delay=3600)):
-            held = enqueue_many([outputs() for _ in range(200)])
+            held = enqueue_many([outputs() for _ in range(60)])
             all_end(enqueue_many([outputs(unit="cold") for _ in range(3)]))
             others_end()
             assert not Work.objects.filter(id__in=[handle.id for handle in held], status="success").exists()

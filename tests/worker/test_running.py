@@ -84,6 +84,7 @@ def greedy(max_works: int | None = None) -> Worker:
     return worker
 
 
+@pytest.mark.vendors("sqlite")
 def test_works_that_wait_behind_a_slow_one_are_given_back_and_do_not_count_as_attempts(stage, given_back):
     enqueue_many([hold(number=number) for number in range(6)])
     worker = greedy(max_works=4)
@@ -125,12 +126,14 @@ def test_attempts_that_ended_within_the_grace_are_settled_after_it(stage, given_
     assert counts() == {"pending": 1, "success": 7}
 
 
+@pytest.mark.vendors("sqlite")
 def test_gates_expire_although_every_slot_is_busy():
     with while_it_runs(hold(), concurrency=1):
         gate = enqueue(dependency(["never"], [], timeout=0.01))
         eventually(lambda: gate.state().status == "dead")
 
 
+@pytest.mark.vendors("sqlite")
 def test_a_worker_keeps_to_its_types(stage):
     handles = [enqueue(quick(number=1)), enqueue(hold_async(number=2)), enqueue(hold(number=3))]
     stage.go.set()
@@ -140,6 +143,7 @@ def test_a_worker_keeps_to_its_types(stage):
     assert [handle.state().status for handle in handles] == ["success", "success", "pending"]
 
 
+@pytest.mark.vendors("sqlite")
 @pytest.mark.parametrize("kind", ["prune", "prune_others"])
 def test_pruning_a_lot_takes_turns_with_other_maintenance(monkeypatch, kind):
     """A million rows to prune may not keep the thread from its other duties."""
@@ -152,6 +156,7 @@ def test_pruning_a_lot_takes_turns_with_other_maintenance(monkeypatch, kind):
     assert worker._maintenance._pruning.due_at == 0.0
 
 
+@pytest.mark.vendors("sqlite")
 def test_a_worker_forgets_nothing_it_was_given_while_the_clock_jumps(stage, time_travel):
     """Time of the database's host goes back an hour, then forth two, while works run."""
     handles = enqueue_many([hold(number=number) for number in range(2)])
@@ -170,6 +175,7 @@ def waits() -> None:
     raise Defer(delay=3600)
 
 
+@pytest.mark.vendors("sqlite")
 def test_a_worker_lists_what_it_has_claimed_and_not_ended_however_that_ends(stage):
     held = enqueue_many([hold(number=number) for number in range(3)])
     types = ["worker.exits", "worker.hold", "worker.quick", "worker.waits"]
@@ -190,6 +196,7 @@ def test_a_worker_lists_what_it_has_claimed_and_not_ended_however_that_ends(stag
             eventually(lambda: worker.active() == [])
 
 
+@pytest.mark.vendors("sqlite")
 def test_a_worker_that_stops_before_the_database_answers_starts_nothing(monkeypatch, caplog):
     asked, begun = threading.Event(), []
 
@@ -214,6 +221,7 @@ def test_a_worker_that_stops_before_the_database_answers_starts_nothing(monkeypa
     assert "Worker" not in caplog.text
 
 
+@pytest.mark.vendors("sqlite")
 def test_a_stop_that_comes_between_the_check_and_the_rest_ends_the_rest(settings, monkeypatch):
     def ask_after_the_check(worker: Worker) -> bool:
         was_over = is_over(worker)
@@ -299,6 +307,7 @@ def test_works_that_have_not_started_go_back_before_the_command_counts_as_obeyed
     assert registration.quiet
 
 
+@pytest.mark.vendors("sqlite")
 def test_a_quiet_worker_claims_nothing_whatever_messages_say(claimer):
     _, claimer.commands = registered(InFlight(lambda: None), quiet=True)
     enqueue_many([quick(number=number) for number in range(5)])
@@ -355,6 +364,7 @@ AGAIN = "(worker.fails_once) failed (attempt 1 of 2), and is tried again at "
 EXPIRED = "(worker.quick) is dead (expired, attempt 0 of 3): deadline exceeded"
 
 
+@pytest.mark.vendors("sqlite")
 @pytest.mark.parametrize(
     ("kind", "options", "level", "start", "end"),
     [
