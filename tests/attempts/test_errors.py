@@ -189,8 +189,8 @@ def test_threads_survive_receivers_and_hooks(configure, is_async):
     with connected(first, *heard), connected(second, *heard), running_worker(concurrency=1):
         for kind in KINDS:
             error = kind
-            handles += [enqueue(add(a=1, b=1))]
-            assert handles[-1].result(timeout=20) == 2
+            handles += enqueue_many([add(a=number, b=1) for number in range(2)])
+            assert [handle.result(timeout=20) for handle in handles[-2:]] == [1, 2]
             assert enqueue(plain(once(PanicException), retry=TWICE)()).result(timeout=20) == "second"
     assert {handle.id for handle in handles} <= set(ids)
     assert set(map(type, reported)) == set([] if is_async else KINDS)

@@ -11,11 +11,12 @@ import pytest
 from django.db import OperationalError, connections
 
 from django_ayework import Aborted, Context, cancel, enqueue, enqueue_many, work
+from django_ayework.compat import set_async_exception
 from django_ayework.define.context import AbortReason, AbortSignal
 from django_ayework.testing import drain, running_worker
 from django_ayework.worker import interruption
 from django_ayework.worker import worker as worker_module
-from django_ayework.worker.interruption import Interruption, handler_frames
+from django_ayework.worker.interruption import Interruption, class_like, handler_frames
 from tests.app.models import Order
 from tests.attempts import works
 from tests.attempts.conftest import ended, while_it_runs
@@ -202,6 +203,30 @@ def test_nothing_comes_before_the_handler_or_after_it(interrupted):
     assert interrupted.call(lambda: "done") == "done"
     interrupted.interrupt()
     assert interrupted.arrived is None
+
+
+@pytest.mark.parametrize(("takes_back", "met"), [(False, Aborted), (True, None)])
+def test_what_was_set_can_be_taken_back(takes_back, met):
+    """A thread that is blocked outside of Python meets an exception as soon as it is back."""
+    trying, held, raised = threading.Event(), threading.Lock(), []
+
+    def blocked() -> None:
+        try:
+            trying.set()
+            with held:  # in CPython 3.14 it stays taken
+                len("")
+        except Aborted as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=blocked)
+    with held:
+        thread.start()
+        eventually(trying.is_set)
+        set_async_exception(thread.ident, class_like(Aborted("test"), lambda _: None))
+        if takes_back:
+            set_async_exception(thread.ident, None)
+    thread.join(20)
+    assert [type(error).__name__ for error in raised] == ([met.__name__] if met else [])
 
 
 def test_a_handler_that_saw_raise_if_aborted_is_not_interrupted(interrupted):

@@ -18,7 +18,7 @@ from tests.app.models import Order
 from tests.delivery.works import once
 from tests.processes import eventually, worker_process
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendors("sqlite", "postgresql")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendors("postgresql")]
 WORKS = 240
 
 

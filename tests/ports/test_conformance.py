@@ -22,6 +22,7 @@ class TestLocalStore(StoreConformance):
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.races
 class TestDatabaseStore(StoreConformance):
+    rounds = 10
     make_store = staticmethod(DatabaseStore)
 
 

@@ -243,7 +243,7 @@ print(allowed)
     "store",
     [
         pytest.param("database", marks=pytest.mark.vendors("postgresql", "mysql")),
-        pytest.param("cache", marks=SQLITE),
+        pytest.param("cache", marks=pytest.mark.vendors("postgresql")),
     ],
 )
 def test_processes_together_are_allowed_exactly_the_limit(process_env, store, request):

@@ -200,7 +200,7 @@ class TestFunctions:
         reported, waits = [], []
         settings.AYEWORK = {"ON_ERROR": lambda error, phase: reported.append((type(error).__name__, phase))}
         declare(next=following)
-        for count in range(1, 9):
+        for count in range(1, 13):
             assert tick() == 0, "not before its time"
             assert len(reported) == row().failures == count
             assert row().error.startswith(message)

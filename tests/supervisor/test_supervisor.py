@@ -81,12 +81,9 @@ def test_a_process_that_was_killed_is_replaced_and_processes_stop_by_themselves_
     assert "SIGKILL. It is replaced at once." in output
 
 
-@pytest.mark.parametrize(
-    ("output", "unbuffered"), [(unread_pipe, "1"), (full_disk, "")], ids=["unread pipe", "full disk"]
-)
-def test_processes_start_and_are_replaced_although_nothing_can_be_printed(env, output, unbuffered):
-    """The program that read the output has ended, or the disk of the log is full."""
-    with output() as out, supervisor(env | {"PYTHONUNBUFFERED": unbuffered}, stdout=out) as process:
+def test_processes_start_and_are_replaced_although_nothing_can_be_printed(env):
+    """The program that read the output has ended, and the disk of the log is full."""
+    with unread_pipe() as out, full_disk() as log, supervisor(env, stdout=out, stderr=log) as process:
         killed, other = children()
         os.kill(killed, signal.SIGKILL)
         eventually(lambda: set(at_work()) - {killed, other})

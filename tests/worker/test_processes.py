@@ -121,7 +121,8 @@ def test_works_that_outlast_the_grace_go_back_unharmed(short_lease_env, tmp_path
         enqueue(kind(place=str(tmp_path), number=number))
     with worker_process(short_lease_env | {"TEST_EXIT": "0.5"}) as process:
         eventually(lambda: all(started(tmp_path, number) for number in range(3)))
-        stopped(process)
+        process.send_signal(signal.SIGINT)
+        ended_well(process)
     assert list(Work.objects.values_list("status", "attempt", "error")) == [("pending", 0, "")] * 3
     assert not Attempt.objects.exists()
 

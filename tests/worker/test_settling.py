@@ -11,6 +11,7 @@ from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.settle import Settlement, Success
 from django_ayework.models import Attempt, Group, Work
 from django_ayework.rules.conditions import Contribution
+from django_ayework.store import many_rows
 from django_ayework.testing import running_worker
 from django_ayework.worker import settler as settler_module
 from django_ayework.worker.in_flight import Delivery
@@ -159,8 +160,10 @@ def test_all_works_whose_append_raises_are_found_at_once(failing):
 
 
 def test_a_settler_that_stops_settles_everything_in_hand(monkeypatch):
-    """Also when there is more than one batch of it."""
+    """Also when there is more than one batch of it, and when a batch takes more than one statement."""
     monkeypatch.setattr(settler_module, "MAX_BATCH", 20)
+    for name in ("CHUNK", "SET"):
+        monkeypatch.setattr(many_rows, name, 10)
     settling = Settling(claimed(25))
     settling.settler._ends = True
     settling.settler.start()
