@@ -199,7 +199,6 @@ def test_a_limit_holds_among_the_threads_of_a_worker_and_is_changed_meanwhile():
 
 
 @with_workers
-@pytest.mark.vendors("postgresql", "mysql")  # SQLite has one lock for all
 def test_two_processes_never_exceed_a_limit(env):
     with worker_process(env) as one, worker_process(env) as another:
         eventually(lambda: WorkerProcess.objects.count() == 2)

@@ -241,10 +241,7 @@ print(allowed)
 @pytest.mark.races
 @pytest.mark.parametrize(
     "store",
-    [
-        pytest.param("database", marks=pytest.mark.vendors("postgresql", "mysql")),
-        pytest.param("cache", marks=pytest.mark.vendors("postgresql")),
-    ],
+    ["database", pytest.param("cache", marks=pytest.mark.vendors("postgresql"))],
 )
 def test_processes_together_are_allowed_exactly_the_limit(process_env, store, request):
     caches = {"default": request.getfixturevalue("redis_cache")} if store == "cache" else {}

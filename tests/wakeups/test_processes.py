@@ -144,7 +144,6 @@ def test_each_process_of_a_supervisor_listens(env):
 
 
 @unpooled
-@pytest.mark.vendors("postgresql", "mysql")
 def test_a_worker_that_stops_leaves_its_works_to_others_at_once(env, tmp_path):
     with worker_process(env, "--concurrency", "1") as first:
         wait_until_listening()
