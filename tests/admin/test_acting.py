@@ -16,8 +16,9 @@ from django_ayework.testing import drain
 from django_ayework.testing.factories import DeadLetterFactory, WorkFactory
 from tests.admin.kit import address, assert_hides, assert_shows, die, hide, ids_on, logged, refuse, told
 from tests.app.works import add, fail
+from tests.marks import each_database
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 LISTS = ["work_changelist", "deadletter_list"]
 RETRY = {"work_changelist": "work_retry", "deadletter_list": "deadletter_retry"}
 #: What an act is told, besides the works.
@@ -32,8 +33,7 @@ ALLOWED = {
     "change_work": {"run_now", "complete", "change_priority", "change_queue"},
     "cancel_work": {"cancel"},
     "delete_work": {"delete_chains"},
-    "edit_input_work": set(),
-    "bulk_work": set(),
+    "edit_input_work bulk_work": set(),
 }
 
 
@@ -87,6 +87,7 @@ def test_the_action_acts_on_the_selected_works_and_logs_it(operator, act, page, 
         assert drain().ran == 2
 
 
+@each_database
 def test_refusals_are_listed_in_short_and_undo_nothing(operator):
     dead, waiting = DeadLetterFactory(), WorkFactory.create_batch(action_execution.SHOWN_EACH + 5)
     messages = told(select(operator, "retry", [*(work.id for work in waiting), dead.id]))
@@ -100,6 +101,7 @@ def test_refusals_are_listed_in_short_and_undo_nothing(operator):
     assert messages[-2:] == ["1 work was cancelled.", "1 work had ended already."]
 
 
+@each_database
 def test_a_gate_is_retried_together_with_the_work_that_it_died_of(operator):
     watched = fail()
     gate = enqueue(dependency(on=[watched], queue=[add(a=1, b=1)]))
@@ -158,6 +160,7 @@ def test_a_page_has_the_buttons_of_its_status(page):
     }
 
 
+@each_database
 def test_the_works_of_a_group_are_cancelled_and_retried(operator, page):
     id, handles = group()
     for act, message, after in (
@@ -238,14 +241,12 @@ def test_a_viewer_acts_on_no_dead_letters(viewer, page):
     [
         ("work_retry", ["change_work"], True),  # it allows looking
         ("work_retry", ["view_deadletter"], False),
-        ("work_retry", ["view_group"], False),
         ("deadletter_retry", ["view_deadletter"], True),
         ("deadletter_retry", ["view_work"], False),
         ("group_retry", ["view_group", "view_work"], True),
         ("group_retry", ["view_work"], False),
         ("group_retry", ["change_group", "change_work"], True),
         ("group_cancel", ["view_group", "view_work"], True),
-        ("group_cancel", ["view_work"], False),
     ],
 )
 def test_a_button_takes_its_permission_and_one_to_look(client_with, button, permissions, allowed):
@@ -280,7 +281,7 @@ def everything():
 @pytest.mark.parametrize("permission", ALLOWED)
 def test_each_act_takes_a_permission_of_its_own(client_with, permission):
     assert set().union(*ALLOWED.values()) == set(ACTS)
-    client, targets = client_with("view_work", permission), {act: target(act) for act in ACTS}
+    client, targets = client_with("view_work", *permission.split()), {act: target(act) for act in ACTS}
     listed = client.get(address("work_changelist")).content.decode()
     assert {act for act in ACTS if f"{act}_selected" in listed} == ALLOWED[permission]
     for act, id in targets.items():
@@ -297,12 +298,16 @@ def test_each_act_takes_a_permission_of_its_own(client_with, permission):
 
 
 def test_no_act_is_open_to_those_who_may_not_look(client_with):
-    client, targets = client_with(*set(ALLOWED) - {"change_work"}), {act: target(act) for act in ACTS}
+    client, targets = (
+        client_with(*set(" ".join(ALLOWED).split()) - {"change_work"}),
+        {act: target(act) for act in ACTS},
+    )
     before = everything()
     assert {answer(client, act, id).status_code for act, id in targets.items()} == {403}
     assert everything() == before
 
 
+@each_database
 def test_a_success_runs_again_as_a_new_work(operator):
     old = enqueue(add(a=1, b=2))
     drain()
@@ -314,6 +319,7 @@ def test_a_success_runs_again_as_a_new_work(operator):
     assert "it is dead; retry it" in refusal
 
 
+@each_database
 def test_a_scheduled_work_runs_now_and_another_moves_to_another_queue(operator):
     work, due = enqueue(add(a=1, b=2), delay=3600), enqueue(add(a=1, b=2))
     done, refusal = told(select(operator, "run_now", [work.id, due.id]))
@@ -329,6 +335,7 @@ def test_a_scheduled_work_runs_now_and_another_moves_to_another_queue(operator):
     assert work.result() == 3
 
 
+@each_database
 def test_a_work_is_completed_with_a_result_in_json(operator):
     work = enqueue(add(a=1, b=2), delay=3600)
     after = enqueue(dependency(on=[work], queue=[add(a=5, b=5)]))
@@ -347,6 +354,7 @@ def test_a_work_is_completed_with_a_result_in_json(operator):
     assert "ended already" in told(answer(operator, "complete", work.id))[-1]
 
 
+@each_database
 def test_the_priority_of_ticked_works_is_changed(operator):
     def change(**data):
         return select(operator, "change_priority", ids, **data)

@@ -24,16 +24,16 @@ def visit(browser, live_server):
     return lambda page, *args, **query: browser.get(live_server.url + address(page, *args, **query))
 
 
-@pytest.mark.parametrize("page", ["work_changelist", "deadletter_list"])
-def test_a_phone_shows_what_failed_and_how_it_stands(browser, visit, find, page):
+def test_a_phone_shows_what_failed_and_how_it_stands(browser, visit, find):
     die("expected the address to have a street, a number, a town and a country, got nothing of the kind")
     screen = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
-    visit(page)
-    for seen in ("#result_list .ayework-error", "#result_list td:nth-of-type(3)"):
-        place = find(seen).rect
-        assert place["x"] + place["width"] <= 390
-    assert find("#result_list tbody tr").rect["height"] < 200
+    for page in ("work_changelist", "deadletter_list"):
+        visit(page)
+        for seen in ("#result_list .ayework-error", "#result_list td:nth-of-type(3)"):
+            place = find(seen).rect
+            assert place["x"] + place["width"] <= 390, page
+        assert find("#result_list tbody tr").rect["height"] < 200, page
 
 
 def test_an_operator_retries_a_dead_letter(browser, visit, find):

@@ -20,7 +20,7 @@ from tests.admin.kit import address, assert_shows, logged
 from tests.app.works import add
 from tests.bulk.kit import dead_works, retry_all
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 
 
 def gate():

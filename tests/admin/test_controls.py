@@ -13,8 +13,9 @@ from django_ayework.testing.factories import WorkControlFactory
 from tests.admin.kit import address, assert_shows, logged
 from tests.app.works import add, notify
 from tests.controls.works import declared
+from tests.marks import each_database
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 CONTROLS = "workcontrol_changelist"
 EMPTY = dict.fromkeys(("priority", "weight", "max_running", "max_claimed", "interval"), "")
 EMPTY |= {"continuous": "unknown"}
@@ -64,6 +65,7 @@ def in_force(*names):
     return tuple(getattr(control, name) for name in names)
 
 
+@each_database
 def test_every_type_and_every_queue_is_listed_with_what_is_in_force(page):
     WorkControlFactory(name=declared.name, paused=False, max_running=7)
     WorkControlFactory(scope="queue", name="<b>controlled", paused=True)
@@ -162,6 +164,7 @@ def test_a_pause_since_the_form_was_opened_stays(operator):
     assert logged() == ["Weight: 30 → 40."]
 
 
+@each_database
 def test_a_control_that_is_there_is_changed_by_the_form_for_another_one_and_deleted(operator):
     row = WorkControlFactory(name=declared.name, paused=True, weight=30)
     response = add_control(operator, scope="type", name=declared.name, max_running="5")

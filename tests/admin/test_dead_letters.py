@@ -19,11 +19,12 @@ from django_ayework.store import causes as store
 from django_ayework.store.database import clock
 from django_ayework.testing import drain, run_bulk_actions
 from django_ayework.testing.factories import DeadLetterFactory, WorkFactory
-from tests.admin.kit import address, assert_hides, assert_shows, hide, ids_on, logged
+from tests.admin.kit import address, assert_hides, assert_shows, copies, hide, ids_on, logged
 from tests.app.works import add
 from tests.bulk.kit import ONCE, dead_works, retry_all
+from tests.marks import each_database
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 CAUSES = "deadletter_changelist"
 XSS = "<script>alert(1)</script>"
 
@@ -45,6 +46,7 @@ def cards(operator):
     return cards
 
 
+@each_database
 def test_works_that_died_the_same_way_are_one_entry_whose_links_lead_to_them_alone(operator, page, cards):
     ids = dead_works(3, "no order")
     [other] = dead_works(1, "no stock")
@@ -74,7 +76,7 @@ def test_the_plain_list_is_a_link_away(operator, page):
 
 
 def test_works_that_died_before_causes_were_stored_have_an_entry_of_their_own(operator, cards):
-    Work.objects.bulk_create(DeadLetterFactory.build_batch(1200, error=""))
+    copies(DeadLetterFactory.build(error=""), 1200)
     error = "its condition can no longer be met: a is dead"
     DeadLetterFactory(type=GATE_TYPE, reason="unsatisfiable", error=error)
     [card, of_gate] = cards()
@@ -85,6 +87,7 @@ def test_works_that_died_before_causes_were_stored_have_an_entry_of_their_own(op
     assert "Edit and retry…" not in dict(of_gate.acts), "its input cannot be edited"
 
 
+@each_database
 def test_many_causes_are_bounded_at_a_bounded_cost(page, monkeypatch, cards, django_assert_max_num_queries):
     monkeypatch.setattr(store, "COUNTED", 2)
     for number in [*range(30), *range(5), *range(5)]:
@@ -98,6 +101,7 @@ def test_many_causes_are_bounded_at_a_bounded_cost(page, monkeypatch, cards, dja
     assert "more causes than the" in page(CAUSES)
 
 
+@each_database
 def test_causes_are_told_from_one_another_in_every_part():
     for type in ("a", "b"):
         for reason in ("aborted", "exhausted"):
@@ -154,6 +158,7 @@ def test_a_user_from_whom_works_are_hidden_sees_the_list_and_no_causes(operator,
     assert [line["id"] for line in export()] == [shown]
 
 
+@each_database
 def test_the_works_of_a_cause_are_exported_as_lines_of_json(operator, monkeypatch, cards, export):
     monkeypatch.setattr("django_ayework.admin.dead_letters.EXPORT_PAGE", 2)
     ids = dead_works(5, "no order")
@@ -214,6 +219,7 @@ def test_it_asks_first_and_then_the_request_costs_the_same_for_any_number(
     assert Work.objects.filter(status="pending").count() == 30
 
 
+@each_database
 def test_works_that_died_after_the_question_was_shown_are_left_alone(operator):
     dead_works(2)
     seen = clock.now()
@@ -260,6 +266,7 @@ def test_without_an_act_the_page_offers_those_that_apply_and_explicit_ids_are_ta
     assert ask(operator, action="retry", ids=",".join(ids[:2])).context["title"] == "Retry: 2 works"
 
 
+@each_database
 def test_the_page_shows_how_far_it_is(page):
     dead_works(30)
     row = retry_all(by="ann")
@@ -301,19 +308,6 @@ def test_totals_that_are_not_known_and_acts_of_another_version_are_shown(page):
         BulkAction.objects.update(**columns)
         assert title in page(PAGE, row.pk)
         assert title in page("bulkaction_changelist")
-
-
-def test_it_is_stopped_and_resumed_by_a_button(operator, page):
-    dead_works(30)
-    row = retry_all()
-    step()
-    press(operator, "stop", row)
-    assert step() is False
-    assert address("bulkaction_resume", row.pk) in page(PAGE, row.pk)
-    assert "It is stopped now." in press(operator, "stop", row, follow=True).content.decode()
-    press(operator, "resume", row)
-    run_bulk_actions()
-    assert BulkAction.objects.get().done == 30
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ from django_ayework.testing.factories import DeadLetterFactory, WorkFactory
 from tests.admin.kit import address, assert_shows, hide, logged, refuse, told
 from tests.admin.test_acting import LISTS, answer, press, select
 from tests.app.works import add
+from tests.marks import each_database
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 
 
 @work(name="admin.count")
@@ -76,6 +77,7 @@ def test_the_chain_of_a_later_work_is_the_whole_one(operator):
     assert "Deleted with its chain. It was success." in logged()
 
 
+@each_database
 def test_a_chain_that_blocks_a_work_is_refused_in_words_and_the_others_go(operator):
     blocker, other = enqueue(add(a=1, b=1)), enqueue(add(a=1, b=1))
     waiting = enqueue(add(a=2, b=2), blockers=[blocker])
@@ -88,6 +90,7 @@ def test_a_chain_that_blocks_a_work_is_refused_in_words_and_the_others_go(operat
     assert left() == set()
 
 
+@each_database
 @pytest.mark.parametrize("page", LISTS)
 def test_confirmed_chains_are_deleted_and_missing_ones_are_passed_over(operator, page):
     *works, gone = DeadLetterFactory.create_batch(3)

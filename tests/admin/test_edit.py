@@ -17,8 +17,9 @@ from django_ayework.testing import drain, time_travel
 from django_ayework.testing.factories import WorkFactory
 from tests.admin.kit import address, assert_hides, assert_shows, logged, told
 from tests.app.works import add
+from tests.marks import each_database
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 
 
 class Size(StrEnum):
@@ -103,6 +104,7 @@ def input_of(handle):
     return json.loads(Work.objects.get(id=handle.id).input)
 
 
+@each_database
 def test_a_bad_argument_is_corrected_and_the_work_runs_with_the_new_one(operator):
     handle = dead(order(number=-7, name="tea"))
     assert edit_url(handle.id) in operator.get(address("work_change", handle.id)).content.decode()
@@ -283,6 +285,7 @@ def test_to_edit_takes_its_permission_and_that_to_retry(client_with, operator, p
     assert input_of(handle)["number"] == (7 if allowed else -7)
 
 
+@each_database
 def test_former_inputs_go_with_their_works():
     kept, gone, old = (dead(order(number=-1, name="x")) for _ in range(3))
     for handle in (kept, gone, old):

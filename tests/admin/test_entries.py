@@ -12,8 +12,9 @@ from django_ayework.models import StoreEntry
 from django_ayework.store.database import clock
 from django_ayework.testing.factories import StoreEntryFactory
 from tests.admin.kit import address, assert_shows, ids_on
+from tests.marks import each_database
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 ENTRIES = "storeentry_changelist"
 
 
@@ -29,6 +30,7 @@ def test_the_list_says_what_entries_are_and_when_they_end(page):
     assert_shows(page(ENTRIES), "Texts under keys that all processes share", *shown)
 
 
+@each_database
 def test_entries_are_found_by_the_beginning_of_their_keys_along_an_index(operator):
     claims, odd = ["claim:1", "claim:2"], ["%", "é1", "\ud7ff", "\U0010ffff"]
     for key in (*claims, *odd, "clain", "wait:x"):
@@ -49,6 +51,7 @@ def test_the_page_of_an_entry_has_its_value_and_what_it_is(page, key, words):
     assert 'name="_save"' not in text
 
 
+@each_database
 def test_deleting_takes_the_permission_and_keeps_the_old_value(operator, client_with):
     for key in ("claim:x", "a", "b", "c"):
         StoreEntryFactory(key=key, value="taken by 7")

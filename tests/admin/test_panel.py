@@ -13,8 +13,9 @@ from tests.app.models import Order
 from tests.app.works import add, fail, notify
 from tests.browser import complaints, resize
 from tests.desk.test_every_page import overflow
+from tests.marks import each_database
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +44,7 @@ def shown(operator, order):
     return shown
 
 
+@each_database
 def test_the_last_works_about_the_object_are_shown(shown, order):
     assert "No work is about this." in shown()
     old, *works = [enqueue(add(a=1, b=number), about=order).id for number in range(4)]

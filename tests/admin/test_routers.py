@@ -7,9 +7,10 @@ from django_ayework.models import Firing, Schedule, StoreEntry
 from django_ayework.testing.factories import StoreEntryFactory
 from tests.admin.kit import address
 from tests.admin.test_schedules import FORM, add_schedule, errors
+from tests.marks import each_database
 
 ELSEWHERE = "elsewhere"
-pytestmark = pytest.mark.django_db(databases=["default", ELSEWHERE])
+pytestmark = [pytest.mark.django_db(databases=["default", ELSEWHERE]), pytest.mark.vendors("sqlite")]
 
 
 class AwayRouter:
@@ -41,6 +42,7 @@ def queued(model):
     return model.objects.using("default")
 
 
+@each_database
 def test_a_schedule_is_made_once_changed_run_and_deleted(operator):
     assert add_schedule(operator).status_code == 302
     assert errors(add_schedule(operator)) == {"name": ["Schedule with this Name already exists."]}

@@ -1,6 +1,7 @@
 """The catalogues of translations, and what people see of them."""
 
 import re
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -20,12 +21,20 @@ from tests.app.works import add
 from tests.desk.population import pages, populate
 from tests.messages import LANGUAGES, catalogue, key_of, texts
 
+pytestmark = pytest.mark.vendors("sqlite")
+
 PLACEHOLDER = re.compile(r"%\(\w+\)[sdg]|%[sr]|%%|\{\w*\}")
 #: Texts that a page shows as they were stored, or that the tests' own models have.
 STORED = re.compile(r"window\.broken|^lost$")
 WORDS = re.compile(r"[A-Za-z]{2,} [a-z]{2,} [a-z]{2,}")
 
 each_language = pytest.mark.parametrize("language", LANGUAGES)
+
+
+@cache
+def entries(language):
+    """The entries of a catalogue."""
+    return list(polib.pofile(str(catalogue(language))))
 
 
 def translations(entry):
@@ -48,7 +57,7 @@ def marked():
 @each_language
 def test_a_catalogue_has_the_texts_of_the_sources_and_no_others_and_is_compiled(language, marked):
     path = catalogue(language)
-    written, compiled = polib.pofile(str(path)), polib.mofile(str(path.with_suffix(".mo")))
+    written, compiled = entries(language), polib.mofile(str(path.with_suffix(".mo")))
     known = [key_of(entry) for entry in written if not entry.obsolete]
     assert len(known) == len(set(known))
     assert set(known) == marked, "make messages brings the catalogues up to date"
@@ -61,7 +70,7 @@ def test_a_catalogue_has_the_texts_of_the_sources_and_no_others_and_is_compiled(
 @each_language
 def test_every_text_is_translated_with_its_placeholders_and_begins_and_ends_as_it_does(language):
     wrong = []
-    for entry in polib.pofile(str(catalogue(language))):
+    for entry in entries(language):
         forms = [entry.msgid, entry.msgid_plural] if entry.msgid_plural else [entry.msgid]
         for form, text in zip(forms, translations(entry), strict=True):
             lacks, added = placeholders(form) - placeholders(text), placeholders(text) - placeholders(form)
@@ -158,11 +167,9 @@ class Texts(HTMLParser):
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.vendors("sqlite")
 def test_no_page_of_the_desk_has_an_english_sentence_in_german(in_language):
     populate()
-    entries = polib.pofile(str(catalogue("de")))
-    ours = {entry.msgid for entry in entries if entry.msgid not in translations(entry)}
+    ours = {entry.msgid for entry in entries("de") if entry.msgid not in translations(entry)}
     # Django translates its own texts for some languages only.
     root = Path(django.__file__).parent
     catalogues = (root / part / "locale/en/LC_MESSAGES/django.po" for part in ("conf", "contrib/admin"))

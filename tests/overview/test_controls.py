@@ -12,8 +12,9 @@ from django_ayework.models import WorkControl
 from django_ayework.testing.factories import WorkControlFactory, WorkFactory
 from tests.admin.kit import address, assert_shows, told
 from tests.app.works import add
+from tests.marks import each_database
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 TYPE = add.name
 
 
@@ -55,6 +56,7 @@ def test_a_type_and_a_queue_are_paused_and_resumed(operator, scope, name):
     assert LogEntry.objects.first().user.username == "operator"
 
 
+@each_database
 def test_a_limit_and_a_weight_are_set_and_taken_back_and_the_old_values_are_logged(operator):
     press(operator, "limit", max_running="2", weight="40")
     assert (control().max_running, control().weight, control().paused) == (2, 40, False)
@@ -138,11 +140,11 @@ ACTS = [
 
 @pytest.mark.parametrize("there", [True, False], ids=["a row", "no row"])
 @pytest.mark.parametrize(
-    "codename", ["view_overview", "view_workcontrol", "add_workcontrol", "change_workcontrol", "change_work"]
+    "permissions", ["view_workcontrol change_work", "add_workcontrol", "change_workcontrol"]
 )
-def test_who_may_do_what(client_with, codename, there):
-    client = client_with(*{codename, "view_overview"})
-    is_allowed = codename == ("change_workcontrol" if there else "add_workcontrol")
+def test_who_may_do_what(client_with, permissions, there):
+    client = client_with("view_overview", *permissions.split())
+    is_allowed = permissions == ("change_workcontrol" if there else "add_workcontrol")
     for _act, scope, name, _values in ACTS:
         WorkFactory(**{scope: name})
         if there:

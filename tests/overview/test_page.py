@@ -14,7 +14,7 @@ from django_ayework.define.requests import GATE_TYPE
 from django_ayework.flow import counts
 from django_ayework.flow import overview as reading
 from django_ayework.flow.overview import overview
-from django_ayework.models import Overview, Work, WorkControl, WorkerProcess
+from django_ayework.models import Overview, WorkControl, WorkerProcess
 from django_ayework.store import backlog, throughput
 from django_ayework.store.throughput import Bucket, Ended, span_start
 from django_ayework.testing import drain, now, time_travel
@@ -25,10 +25,11 @@ from django_ayework.testing.factories import (
     WorkerProcessFactory,
     WorkFactory,
 )
-from tests.admin.kit import address, assert_hides, assert_shows
+from tests.admin.kit import address, assert_hides, assert_shows, copies
 from tests.app.works import add
+from tests.marks import each_database
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 OVERVIEW = "overview_changelist"
 
 
@@ -50,10 +51,11 @@ def test_the_first_page_says_in_one_sentence_why_nothing_is_processed(page):
     assert_shows(text, "Start one: manage.py ayework_worker --queues exports", "by nobody")
 
 
+@each_database
 def test_a_type_that_floods_comes_first_with_its_share(operator):
     WorkerProcessFactory(running=1)
     WorkFactory.create_batch(30, type="shop.small")
-    Work.objects.bulk_create(WorkFactory.build_batch(1200, type="shop.flood", queue="mail"))
+    copies(WorkFactory.build(type="shop.flood", queue="mail"), 1200)
     response = operator.get(address(OVERVIEW))
     first = response.context["board"].tables[0].rows[0]
     assert "shop.flood" in first.head
@@ -76,6 +78,7 @@ def test_all_is_not_said_to_be_well_while_works_are_dead(page):
     assert GATE_TYPE not in text
 
 
+@each_database
 def test_works_whose_type_no_worker_knows_are_a_problem_after_a_minute():
     WorkerProcessFactory()
     WorkFactory(type="shop.addd")
@@ -93,6 +96,7 @@ def test_works_whose_type_no_worker_knows_are_a_problem_after_a_minute():
     assert_shows(headline.remedy, "Did you mean 'shop.add'?", '@work(name="shop.addd")')
 
 
+@each_database
 def test_the_figures_are_those_of_the_command(page):
     WorkerProcessFactory(name="mailer", host="web1", pid=77, running=3, version="1.2", queues="mail")
     WorkerProcessFactory(host="web2", quiet=True)
@@ -128,6 +132,7 @@ def test_the_figures_are_those_of_the_command(page):
     assert "11 succeeded, 4 attempts failed, 2 died; the peak was 6 at" in text
 
 
+@each_database
 def test_how_fast_works_arrive_and_end_is_measured_over_the_last_minutes():
     enqueue_many([add(a=1, b=n) for n in range(6)])
     WorkFactory(type="shop.add", queued_at=now() - timedelta(minutes=30))
@@ -163,6 +168,7 @@ def test_hostile_names_stay_text(page):
 # Bounds and cost
 
 
+@each_database
 def test_counts_stop_at_their_bounds(monkeypatch, page):
     monkeypatch.setattr(reading, "COUNTED_FIRST", 2)
     monkeypatch.setattr(reading, "COUNTED_IN_ALL", 8)
@@ -173,6 +179,7 @@ def test_counts_stop_at_their_bounds(monkeypatch, page):
     assert "No worker is running, and 11+ works wait." in page(OVERVIEW)
 
 
+@each_database
 def test_so_many_queues_and_types_are_looked_at_and_the_page_says_that_there_are_more(monkeypatch, page):
     monkeypatch.setattr(reading, "MOST_QUEUES", 3)
     monkeypatch.setattr(reading, "MOST_TYPES", 3)
@@ -283,6 +290,7 @@ def test_it_works_on_a_site_of_the_projects_own(settings, client):
     assert WorkControl.objects.get(scope="queue", name="exports").paused
 
 
+@each_database
 def test_each_queue_type_and_status_with_works_has_a_count():
     assert work_counts() == []
     places = [("default", "shop.add", "pending"), ("default", "shop.add", "success")]
@@ -294,6 +302,7 @@ def test_each_queue_type_and_status_with_works_has_a_count():
     assert work_counts() == async_to_sync(awork_counts)() == expected
 
 
+@each_database
 def test_counts_are_bounded_and_say_so(monkeypatch):
     for room in (counts, reading):
         monkeypatch.setattr(room, "COUNTED_IN_ALL", 4)

@@ -21,9 +21,10 @@ from django_ayework.testing import drain, now, running_worker
 from django_ayework.worker import maintenance, skip_queue
 from django_ayework.worker import settler as reporting
 from tests.app.works import add
+from tests.marks import each_database
 from tests.processes import ROOT, eventually
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 of_workers = pytest.mark.django_db(transaction=True)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 COUNTS = ("succeeded", "failed", "dead")
@@ -66,6 +67,7 @@ def place(minute=0, type="shop.add", queue="default"):
     return Bucket(NOON + timedelta(minutes=minute), type, queue)
 
 
+@each_database
 def test_counts_are_added_to_a_minute_and_to_its_quarter_of_an_hour():
     throughput.add({place(1): Ended(2, 1, 0, 0.5), place(2): Ended(3, 0, 1, 1.5), place(16): Ended(1)})
     throughput.add({place(2): Ended(1, 1, 1, 1.0)})
@@ -80,6 +82,7 @@ def test_counts_are_added_to_a_minute_and_to_its_quarter_of_an_hour():
     ]
 
 
+@each_database
 def test_names_are_told_apart_to_the_letter():
     hostile = ["a", "A", "ä", "'; DROP TABLE", "%s", "<b>"]
     for _ in range(2):
@@ -87,6 +90,7 @@ def test_names_are_told_apart_to_the_letter():
     assert counted() == dict.fromkeys(hostile, (2, 0, 0))
 
 
+@each_database
 def test_spans_are_deleted_once_they_are_old_each_length_at_its_own_time():
     for seconds, hours in ((MINUTE, 1), (MINUTE, 3), (QUARTER, 47), (QUARTER, 49)):
         start = span_start(now() - timedelta(hours=hours), seconds)
@@ -126,6 +130,7 @@ for _ in range(10):
 """
 
 
+@each_database
 @of_workers
 def test_processes_that_report_at_once_lose_no_count(process_env):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -140,6 +145,7 @@ def test_processes_that_report_at_once_lose_no_count(process_env):
     assert counted() == {f"t{number}": (20, 0, 0) for number in range(100)}
 
 
+@each_database
 @of_workers
 def test_a_worker_counts_each_end_of_an_attempt_and_reports_the_last_ones_when_it_stops(quick_polls):
     handles = enqueue_many([add(a=1, b=n) for n in range(5)])

@@ -19,9 +19,10 @@ from django_ayework.testing.factories import GroupFactory, WorkFactory
 from tests.admin.kit import assert_hides, assert_shows
 from tests.app.works import add, fail
 from tests.browser import complaints
+from tests.marks import each_database
 from tests.processes import eventually
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 HOSTILE = "<script>window.broken=1</script>"
 
 
@@ -65,6 +66,7 @@ def test_a_page_says_how_a_work_stands_and_nothing_more(shown, columns, words):
     assert ("data-live-done" in text) == (columns["status"] in ("success", "dead", "cancelled"))
 
 
+@each_database
 def test_a_running_work_has_a_bar_a_guess_and_a_note(shown):
     text = shown(running(done=25, total=100, note=HOSTILE), title=HOSTILE)
     figures = "25 of 100 · 25 % · about 3 minutes left"
@@ -94,6 +96,7 @@ def test_a_result_is_an_address_of_the_web(result_url):
         progress_token("some-id", result_url=result_url)
 
 
+@each_database
 def test_a_group_shows_how_many_of_its_works_have_ended_and_failed(shown, django_assert_max_num_queries):
     group = enqueue_many([add(a=1, b=2), add(a=3, b=4), fail()], together=True)[0]
     assert "Waiting to start" in shown(group, group=True)
