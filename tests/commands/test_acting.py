@@ -13,8 +13,9 @@ from django_ayework.models import Work
 from django_ayework.testing import drain, now
 from django_ayework.testing.factories import DeadLetterFactory, WorkFactory
 from tests.app.works import add, fail
+from tests.marks import each_database
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 
 
 @pytest.fixture
@@ -60,6 +61,7 @@ def test_works_are_chosen_by_id(call, live, dead):
     assert those("pending") == {dead["old"], live["due"]}
 
 
+@each_database
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -75,6 +77,7 @@ def test_works_are_cancelled_by_what_they_have_in_common(call_json, live, argume
     assert answer["refused"] == {}
 
 
+@each_database
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -94,6 +97,7 @@ def test_works_are_retried_by_what_they_have_in_common_the_longest_dead_first(
     assert (those("pending"), those("cancelled")) == (set(ids), {cancelled.id})
 
 
+@each_database
 def test_works_are_chosen_by_group(call, live):
     """Dead and cancelled ones are retried."""
     requests = [fail(), add(a=1, b=1), add(a=1, b=2)]
@@ -107,6 +111,7 @@ def test_works_are_chosen_by_group(call, live):
     assert those("pending") == {*ids, live["due"], live["other"]}
 
 
+@each_database
 def test_a_refused_act_does_not_undo_the_others(live, dead):
     drain(limit=1)
     message = "2 of 3 works could not be cancelled"

@@ -228,6 +228,7 @@ def refuse():
     raise OperationalError("access denied;\nyou need the PROCESS privilege")
 
 
+@pytest.mark.vendors("sqlite")
 def test_a_check_that_the_database_refuses_is_a_warning_and_the_others_go_on(monkeypatch):
     monkeypatch.setitem(diagnosis.CHECKS, "claims", refuse)
     report = doctor()
@@ -239,6 +240,7 @@ def test_a_check_that_the_database_refuses_is_a_warning_and_the_others_go_on(mon
     assert report.of("indexes")[0] == "ok"
 
 
+@pytest.mark.vendors("sqlite")
 def test_a_server_of_messages_that_does_not_answer_is_a_problem_and_the_others_go_on(settings):
     settings.AYEWORK = {"PUBSUB": "redis", "REDIS_URL": "redis://127.0.0.1:1/0"}
     report = doctor()
@@ -249,6 +251,7 @@ def test_a_server_of_messages_that_does_not_answer_is_a_problem_and_the_others_g
     assert report.of("indexes")[0] == "ok"
 
 
+@pytest.mark.vendors("sqlite")
 def test_a_database_that_is_away_or_not_migrated_is_the_only_finding(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(diagnosis, "name_of_server", refuse)
@@ -257,6 +260,7 @@ def test_a_database_that_is_away_or_not_migrated_is_the_only_finding(monkeypatch
     assert "manage.py migrate --database default" in doctor().of("database")[1]
 
 
+@pytest.mark.vendors("sqlite")
 def test_findings_are_printed_with_what_to_do_and_the_entry_of_the_check_alone(vacuumed, call):
     lines = call("ayework_doctor").splitlines()
     assert lines[0].startswith("ok       database          The database 'default' answers: ")

@@ -16,8 +16,9 @@ from django_ayework.store import selection
 from django_ayework.testing.factories import ScheduleFactory, WorkerProcessFactory, WorkFactory
 from tests.app.works import add, notify, pay
 from tests.commands.conftest import ended
+from tests.marks import each_database
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 
 
 class Checked(NamedTuple):
@@ -64,6 +65,7 @@ def redefined():
         registry.register(work_type)
 
 
+@each_database
 def test_everything_that_fits_is_looked_at_and_nothing_is_locked_or_written(statements):
     enqueue(add(a=1, b=2))
     enqueue(add(a=1, b=2), delay=3600)
@@ -83,6 +85,7 @@ def test_everything_that_fits_is_looked_at_and_nothing_is_locked_or_written(stat
     assert list(Work.objects.order_by("id").values()) == before
 
 
+@each_database
 def test_arguments_that_do_not_fit_are_grouped_by_name_with_examples(redefined):
     handles = [enqueue(pay(number)) for number in range(5)]
     enqueue(add(a=1, b=2))
@@ -221,6 +224,7 @@ def test_schedules_whose_type_or_input_does_not_fit():
     assert {examples[0] for examples in checked.examples} == {"gone", "bad"}
 
 
+@each_database
 def test_the_walk_goes_page_by_page_and_ends_at_its_bounds(monkeypatch):
     monkeypatch.setattr(selection, "WINDOW", 7)
     monkeypatch.setattr(selection, "INPUTS", 3)

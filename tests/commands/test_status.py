@@ -14,8 +14,9 @@ from django_ayework.testing.factories import (
     WorkFactory,
 )
 from tests.app.works import add, notify
+from tests.marks import each_database
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 NO_WORKER = "  See https://django-ayework.readthedocs.io/en/stable/troubleshooting/doctor.html#no-worker"
 START = "  Start one: manage.py ayework_worker"
 NOTHING = "  nothing is queued"
@@ -38,6 +39,7 @@ def test_at_rest_it_says_what_to_do(lines):
     assert set(rest) - {"  none"} <= set(lines())
 
 
+@each_database
 def test_it_shows_queues_with_their_depth_and_oldest_age(lines, time_travel):
     enqueue_many([add(a=1, b=2), add(a=3, b=4)])
     enqueue(notify(order_id=1), delay=60)
@@ -70,6 +72,7 @@ def test_it_shows_live_workers_then_those_that_fell_silent(lines):
     assert shown[first + 2] == "Queues:"
 
 
+@each_database
 def test_it_shows_lapsed_works_and_queues_that_no_live_worker_serves(lines, call_json):
     for queue, seconds in (("mail", -5), ("mail", 30), ("fax", -5), ("fax", -5)):
         WorkFactory(status="running", queue=queue, leased_until=now() + timedelta(seconds=seconds))
@@ -90,6 +93,7 @@ def test_it_shows_lapsed_works_and_queues_that_no_live_worker_serves(lines, call
     assert [(queue["lapsed"], queue["served"]) for queue in queues] == [(2, False), (1, True)]
 
 
+@each_database
 def test_scheduled_works_are_counted_up_to_a_bound_and_do_not_wait(call_json, monkeypatch):
     monkeypatch.setattr(overview, "MOST_COUNTED", 2)
     for delay, queue in ((30, "a"), (10, "b"), (20, "b")):
@@ -123,6 +127,7 @@ def test_it_answers_in_json(call_json):
     assert (type["type"], type["pending"], type["share"]) == ("shop.add", 1, 1.0)
 
 
+@each_database
 def test_it_shows_schedules_with_their_next_firings(lines, call_json):
     at = datetime(2026, 11, 21, 3, tzinfo=UTC)
     ScheduleFactory(name="poll", kind="every", every=60.0, paused=True, function="shop.poll", queued=2)

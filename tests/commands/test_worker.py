@@ -21,11 +21,13 @@ from django_ayework.store.throughput import MINUTE
 from tests.app.models import Order
 from tests.app.works import add, fail, notify, pay
 from tests.commands.conftest import ended
+from tests.marks import each_database
 from tests.processes import PATIENCE, worker_process
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 
 
+@each_database
 @pytest.mark.django_db(transaction=True)
 def test_a_burst_runs_what_is_due_and_ends(process_env):
     order = Order.objects.create(reference="A1")
@@ -165,6 +167,7 @@ def findings(lines: list[str], weight: str) -> list[str]:
     return [line.strip().removeprefix(weight).strip() for line in lines if line.startswith(f"  {weight}")]
 
 
+@each_database
 def test_all_is_well(django_assert_max_num_queries):
     with django_assert_max_num_queries(12):  # nothing is started
         status, lines = check()
@@ -181,6 +184,7 @@ def test_all_is_well(django_assert_max_num_queries):
     assert not findings(lines, "problem")
 
 
+@each_database
 @pytest.mark.parametrize(
     ("arguments", "keys", "most", "detail"),
     [
@@ -246,6 +250,7 @@ def test_problems(monkeypatch, settings, name, answer, keys, problem):
     assert (status, findings(lines, "problem")) == (1, [problem])
 
 
+@each_database
 def test_missing_migrations_are_found_and_few_connections_noted(monkeypatch):
     monkeypatch.setattr(startup_checks, "most_connections", lambda: 10)
     status, lines = check()
