@@ -14,10 +14,11 @@ from django_ayework.testing import drain, running_worker, time_travel
 from django_ayework.testing.factories import WorkFactory
 from tests.app.works import add, fail
 from tests.attempts.conftest import take_away
+from tests.marks import each_database
 from tests.processes import eventually
 from tests.tasks.kit import add as task_add
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 ADD = {"type": "shop.add"}
 FAIL = {"type": "shop.fail"}
 HERE = {"queue": "default"}
@@ -38,6 +39,7 @@ def test_a_success_is_queued_started_and_succeeded_once(counted):
     assert 0 < counted("attempt_duration_seconds_sum", **ADD) < 5
 
 
+@each_database
 def test_each_failed_attempt_counts_the_last_one_makes_a_death_and_a_retry_by_hand_is_queued_again(counted):
     handle = enqueue(fail(), retry=Retry(attempts=2))
     for _ in range(2):
@@ -79,6 +81,7 @@ def test_works_that_end_without_an_attempt_have_no_run_time(counted):
     assert counted("attempts_started", **ADD) == counted("attempt_duration_seconds_count", **ADD) == 0
 
 
+@each_database
 def test_blocked_works_and_gates(counted):
     first = enqueue(add(a=1, b=1))
     enqueue(add(a=2, b=2), blockers=[first])
@@ -120,6 +123,7 @@ def test_a_worker_counts_starts_that_no_commit_has_followed_yet(counted, quick_p
     assert counted("attempts_failed", **long_type) == 0
 
 
+@each_database
 @pytest.mark.django_db(transaction=True)
 def test_lost_attempts_and_outcomes_that_come_too_late(counted, quick_polls):
     @work(name="t.metrics.lost")

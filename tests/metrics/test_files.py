@@ -15,6 +15,8 @@ from django_ayework.testing.factories import DeadLetterFactory, WorkFactory
 from tests.app.works import add, fail
 from tests.documentation.pages import ROOT, names, table
 
+pytestmark = pytest.mark.vendors("sqlite")
+
 GUIDE = "operations/monitoring.md"
 FOLDER = ROOT / "docs" / "monitoring"
 #: What belongs to every histogram.

@@ -45,7 +45,7 @@ def work_off(url, jobs, started):
     eventually(lambda: read(url, "workers_started_total") == started)
 
 
-@pytest.mark.vendors("sqlite", "postgresql")
+@pytest.mark.vendors("sqlite")
 def test_a_supervisor_serves_the_sum_of_its_processes_those_that_have_ended_included(env, tmp_path):
     env = env | {"TMPDIR": str(tmp_path)}
     env.pop("PROMETHEUS_MULTIPROC_DIR", None)
@@ -66,7 +66,7 @@ def test_a_supervisor_serves_the_sum_of_its_processes_those_that_have_ended_incl
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.vendors("sqlite", "postgresql")
+@pytest.mark.vendors("sqlite")
 def test_the_process_that_serves_ends_with_the_bursts_of_the_workers(env):
     enqueue_many([add(a=1, b=2) for _ in range(3)])
     with supervisor(env, "--metrics-port", "0", "--burst") as process:

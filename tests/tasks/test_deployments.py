@@ -10,7 +10,7 @@ from django_ayework import registry
 from django_ayework.contrib.tasks.calls import tasks
 from tests.tasks.kit import finished, task
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 NAME = f"{__name__}.charge"
 
 

@@ -11,6 +11,8 @@ from django_ayework.models import Work
 from django_ayework.testing import drain
 from tests.tasks import kit
 
+pytestmark = pytest.mark.vendors("sqlite")
+
 ADD = f"{kit.__name__}.add"
 
 

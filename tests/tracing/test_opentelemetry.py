@@ -17,11 +17,12 @@ from django_ayework import dependency, enqueue, enqueue_many, work
 from django_ayework.contrib.opentelemetry import AyeworkInstrumentor
 from django_ayework.flow.payloads import headers_of
 from django_ayework.models import Work
-from django_ayework.testing import drain, perform, running_worker
+from django_ayework.testing import drain, perform
+from tests.marks import each_database
 from tests.processes import ROOT
 from tests.tracing import works
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 unsampled = pytest.mark.parametrize("sampler", [ALWAYS_OFF])
 
 
@@ -76,6 +77,7 @@ def traceparent():
     return headers_of(Work.objects.get().options)["traceparent"]
 
 
+@each_database
 def test_an_attempt_continues_the_trace_of_the_request(spans):
     with spans.provider.get_tracer("shop").start_as_current_span("request"):
         handle = enqueue(works.plain(), queue="mail")
@@ -96,28 +98,6 @@ def test_an_attempt_continues_the_trace_of_the_request(spans):
     attempt = {"messaging.client.id": "drain", "ayework.attempt": 1}
     assert process.attributes == {**about, **dict.fromkeys(operation, "process"), **attempt}
     assert process.status.status_code is StatusCode.UNSET
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.usefixtures("quick_polls")
-def test_in_a_worker_the_span_is_the_current_one_of_the_handler(spans):
-    def call():
-        spans.provider.get_tracer("shop").start_span("call").end()
-
-    @work(name="tracing.calling")
-    def plain() -> None:
-        call()
-
-    @work(name="tracing.acalling")
-    async def asynchronous() -> None:
-        call()
-
-    with running_worker(concurrency=2):
-        for request in (plain(), asynchronous()):
-            enqueue(request).result(20)
-    called = [span.parent.span_id for span in spans.named("call")]
-    names = ("process tracing.calling", "process tracing.acalling")
-    assert called == [spans.one(name).context.span_id for name in names]
 
 
 def test_an_error_is_recorded_with_the_attempt_and_the_reason_and_a_deferral_is_none(spans):
@@ -160,6 +140,7 @@ def test_a_child_and_a_continuation_are_linked_to_the_attempt_before(spans, firs
     assert links(after) == {relation: [before.span_id]}
 
 
+@each_database
 def test_a_released_work_is_linked_to_what_its_gate_waited_for(spans):
     one, two = works.plain(), works.atomic()
     gate = enqueue(dependency(on=[one, two], queue=[works.last(), works.alast()]))

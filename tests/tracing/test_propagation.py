@@ -4,17 +4,18 @@ from contextlib import contextmanager
 
 import pytest
 
-from django_ayework import enqueue, enqueue_many, get_handle, propagation, retry
+from django_ayework import enqueue, get_handle, propagation, retry
 from django_ayework.flow import enqueue as queueing
 from django_ayework.flow.payloads import decode_options, headers_of
 from django_ayework.models import Work
 from django_ayework.propagation import Propagator
 from django_ayework.testing import drain, perform, running_worker
 from django_ayework.worker import skip_queue
+from tests.marks import each_database
 from tests.processes import eventually
 from tests.tracing import works
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 
 
 class Tag(Propagator):
@@ -68,6 +69,7 @@ def test_the_handler_runs_in_the_block_in_every_mode(tag, seen):
     assert seen[-1] == ("plain", "tag 5")
 
 
+@each_database
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("quick_polls")
 def test_a_worker_runs_handlers_in_the_block_and_nothing_is_left_of_it(tag, seen):
@@ -89,16 +91,6 @@ def test_a_worker_runs_handlers_in_the_block_and_nothing_is_left_of_it(tag, seen
     assert tag.waited_for == [[], [{"tag": "tag 1"}], []]
 
 
-def test_works_that_are_queued_together_are_asked_about_once(tag):
-    ids = [handle.id for handle in enqueue_many([works.plain(), works.plain()])]
-    one = enqueue(works.plain(), queue="mail")
-    [many, single] = tag.queueings
-    assert (many.number, many.id, many.type, many.queue) == (2, None, "tracing.plain", "default")
-    assert (single.number, single.id, single.queue, single.parent) == (1, one.id, "mail", None)
-    texts = Work.objects.filter(id__in=ids).values_list("options", flat=True)
-    assert [headers_of(text) for text in texts] == [{"tag": "tag 1"}] * 2
-
-
 def test_an_outcome_queues_within_the_block_and_says_whose_it_is(tag, seen):
     child, step, source = enqueue(works.parent()), enqueue(works.step()), enqueue(works.source())
     drain()
@@ -109,14 +101,6 @@ def test_an_outcome_queues_within_the_block_and_says_whose_it_is(tag, seen):
         ("tracing.unit", 2, source.id, False),
     ]
     assert dict(seen) == {"child": "tag 4", "next step": "tag 5", "unit": "tag 6"}
-
-
-def test_a_gate_hands_its_headers_on_and_tells_what_its_works_waited_for(tag, seen):
-    enqueue(works.fan())
-    drain()
-    assert dict(seen) == {"one": "tag 2", "two": "tag 2", "last": "tag 2"}
-    assert headers_of(Work.objects.get(type="tracing.last").options) == {"tag": "tag 2"}
-    assert [waited for waited in tag.waited_for if waited] == [[{"tag": "tag 2"}] * 2]
 
 
 def test_headers_stay_when_a_work_is_retried_or_run_again(tag):
@@ -149,16 +133,6 @@ def test_the_end_of_the_block_knows_how_the_attempt_ended_and_the_input_as_peopl
     assert shown == {"pin": "••••", "order": 7}
     assert perform(works.failing()).error is not None
     assert tag.attempts[-1].failures[0].outcome is None
-
-
-def test_a_batch_is_one_attempt_of_many_works(tag, seen):
-    handles = enqueue_many([works.batched(number) for number in (1, 2, 3)])
-    drain(limit=3, raises=False)
-    [attempt] = tag.attempts
-    assert attempt.is_batch
-    assert [work.id for work in attempt.works] == [handle.id for handle in handles]
-    assert [each.work.id for each in attempt.failures] == [handles[0].id, handles[2].id]
-    assert seen == [("batch", "tag 1")]
 
 
 class Broken(Propagator):

@@ -10,10 +10,11 @@ from django_ayework.contrib.sentry import AyeworkIntegration
 from django_ayework.flow.payloads import headers_of
 from django_ayework.models import Work
 from django_ayework.testing import drain, running_worker
+from tests.marks import each_database
 from tests.processes import eventually
 from tests.tracing import works
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 
 
 class Sent(Transport):
@@ -61,6 +62,7 @@ def mechanism(event):
     return event["exception"]["values"][0]["mechanism"]
 
 
+@each_database
 def test_a_work_that_dies_is_sent_once_with_its_context(initialised):
     sent = initialised()
     handle = enqueue(works.failing(pin="1234"))
