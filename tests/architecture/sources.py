@@ -1,6 +1,7 @@
 """The source files of the package, read as Python."""
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 
@@ -15,9 +16,10 @@ def files(*folders: Path) -> list[Path]:
 
 
 @cache
-def parsed() -> list[tuple[str, ast.Module]]:
-    """Each file's path within the package, and its tree."""
-    return [(path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text())) for path in files()]
+def parsed(words: str = "") -> list[tuple[str, ast.Module]]:
+    """The path within the package, and the tree, of each file whose text has what this expression finds."""
+    texts = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in files()}
+    return [(path, ast.parse(text)) for path, text in texts.items() if re.search(words, text)]
 
 
 def called(node: ast.AST) -> str:

@@ -19,6 +19,8 @@ from tests.app.works import add
 from tests.architecture.sources import ROOT
 from tests.define.declared import context
 
+pytestmark = pytest.mark.vendors("sqlite")
+
 
 @pytest.fixture
 def warned():
@@ -195,7 +197,7 @@ print("done")
 
 @pytest.mark.parametrize(("options", "mode", "shown"), [
     ([], "debug", "<string>:11: NeverEnqueued"), ([], "production", ""),
-    (["-W", "ignore"], "debug", ""), (["-W", "ignore::ResourceWarning"], "debug", ""),
+    (["-W", "ignore::ResourceWarning"], "debug", ""),
     (["-W", "error"], "debug", "Exception ignored "),
     (["-W", "ignore::DeprecationWarning"], "debug", "NeverEnqueued"),
 ])  # fmt: skip

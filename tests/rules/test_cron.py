@@ -65,10 +65,10 @@ NIGHTS = [
 @pytest.mark.parametrize(("zone", "spring", "autumn"), NIGHTS)
 @pytest.mark.parametrize("dst", ["skip", "shift"])
 @pytest.mark.parametrize("expression", ["* * * * *", "*/7 * * * *", "30 2 * * *", "30 1 * * *", "15 2 * * 0"])
-def test_on_both_nights_every_minute_and_second_has_a_later_moment(zone, spring, autumn, dst, expression):
+def test_on_both_nights_a_moment_has_a_later_one(zone, spring, autumn, dst, expression):
     cron = parse_cron(expression)
     for start in (spring, autumn):
-        for minute in range(200):
+        for minute in range(0, 200, 5):
             asked = start + timedelta(minutes=minute, seconds=(minute * 7) % 60)
             assert next_after(cron, asked, zone, dst) > asked
 
@@ -148,7 +148,7 @@ def expressions(draw) -> str:
     return " ".join(parts)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     expressions(),
     st.sampled_from([*ZONES, "Africa/Casablanca", "Pacific/Chatham", "America/Sao_Paulo"]),

@@ -45,18 +45,6 @@ def test_anything_else_is_refused(id):
     assert refusal.value.id == (id if isinstance(id, str) else None)
 
 
-@given(st.text(max_size=70))
-def test_an_accepted_id_is_printable_short_and_without_spaces(text):
-    try:
-        require_work_id(text)
-    except InvalidWorkId:
-        return
-    assert 1 <= len(text) <= 64
-    assert text.isprintable()
-    assert not any(character.isspace() for character in text)
-    assert text.encode("utf-8").decode("utf-8") == text
-
-
 INFINITE, NO_NUMBER = float("inf"), float("nan")
 
 

@@ -210,35 +210,6 @@ def test_a_lost_work_is_due_at_once_while_it_has_attempts_and_a_late_one_is_dead
     assert retry.expire() == dead(Reason.EXPIRED, "deadline exceeded")
 
 
-words = st.one_of(
-    st.just(ERROR),
-    st.builds(Defer, delay=st.floats(0, 1e12)),
-    st.builds(Reschedule, delay=st.floats(0, 1e12)),
-    st.builds(Abort, st.none() | st.text(max_size=3)),
-)
-inputs = st.builds(
-    RetryInput,
-    attempt=st.integers(1, 5),
-    policy=st.builds(RetryPolicy, attempts=st.integers(1, 5), base=st.floats(0, 100)),
-    deadline=st.none() | st.floats(-100, 100).map(lambda offset: NOON + timedelta(seconds=offset)),
-    now=st.just(NOON),
-    random=chances,
-)
-
-
-@given(words, st.none() | st.sampled_from(["abort", "retry"]) | words, inputs)
-def test_a_work_either_ends_with_a_reason_or_comes_back_with_a_moment(error, advice, retry_input):
-    verdict = retry.decide_failure(error, advice, retry_input)
-    if verdict.will_retry:
-        assert verdict.reason is None
-        assert verdict.run_at >= NOON
-        assert verdict.status is (Status.SCHEDULED if verdict.run_at > NOON else Status.PENDING)
-        assert verdict.counts is (verdict.outcome is Outcome.FAILED)
-    else:
-        assert (verdict.status, verdict.run_at, verdict.outcome) == (Status.DEAD, None, Outcome.DIED)
-        assert verdict.reason in {Reason.ABORTED, Reason.EXHAUSTED, Reason.EXPIRED}
-
-
 @given(moments, moments)
 def test_a_deadline_is_exceeded_from_the_microsecond_after_it_in_every_time_zone(deadline, moment):
     assert not retry.has_expired(deadline, deadline)
