@@ -17,7 +17,7 @@ from django_ayework import dependency, enqueue, enqueue_many, work
 from django_ayework.contrib.opentelemetry import AyeworkInstrumentor
 from django_ayework.flow.payloads import headers_of
 from django_ayework.models import Work
-from django_ayework.testing import drain, perform
+from django_ayework.testing import drain, perform, running_worker
 from tests.marks import each_database
 from tests.processes import ROOT
 from tests.tracing import works
@@ -98,6 +98,28 @@ def test_an_attempt_continues_the_trace_of_the_request(spans):
     attempt = {"messaging.client.id": "drain", "ayework.attempt": 1}
     assert process.attributes == {**about, **dict.fromkeys(operation, "process"), **attempt}
     assert process.status.status_code is StatusCode.UNSET
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("quick_polls")
+def test_in_a_worker_the_span_is_the_current_one_of_the_handler(spans):
+    def call():
+        spans.provider.get_tracer("shop").start_span("call").end()
+
+    @work(name="tracing.calling")
+    def plain() -> None:
+        call()
+
+    @work(name="tracing.acalling")
+    async def asynchronous() -> None:
+        call()
+
+    with running_worker(concurrency=2):
+        for request in (plain(), asynchronous()):
+            enqueue(request).result(20)
+    called = [span.parent.span_id for span in spans.named("call")]
+    names = ("process tracing.calling", "process tracing.acalling")
+    assert called == [spans.one(name).context.span_id for name in names]
 
 
 def test_an_error_is_recorded_with_the_attempt_and_the_reason_and_a_deferral_is_none(spans):
@@ -242,7 +264,7 @@ def test_without_a_provider_and_without_the_instrumentor_nothing_is_stored():
 def test_a_missing_package_is_named_with_its_extra(name, package, monkeypatch):
     for module in [each for each in sys.modules if each.startswith(f"django_ayework.contrib.{name}")]:
         monkeypatch.delitem(sys.modules, module)
-    for module in [each for each in sys.modules if each.partition(".")[0] == package]:
+    for module in [package, *(each for each in sys.modules if each.partition(".")[0] == package)]:
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match=rf"pip install django-ayework\[{name}\]"):
         import_module(f"django_ayework.contrib.{name}")
