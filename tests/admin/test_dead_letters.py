@@ -274,6 +274,7 @@ def test_the_page_shows_how_far_it_is(page):
     step()
     assert_shows(page(PAGE, row.pk), "25 of 30", address("bulkaction_stop", row.pk))
     run_bulk_actions()
+    assert step() is False
     shown = page(PAGE, row.pk)
     assert "data-live-done" in shown
     assert_hides(shown, address("bulkaction_stop", row.pk), address("bulkaction_resume", row.pk))

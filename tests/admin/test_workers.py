@@ -4,13 +4,18 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.admin.utils import quote
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
 
+from django_ayework import Worker, enqueue
 from django_ayework.models import WorkerProcess
 from django_ayework.store.database import clock
 from django_ayework.testing import time_travel
 from django_ayework.testing.factories import WorkerProcessFactory, WorkFactory
 from tests.admin.kit import address, assert_hides, assert_shows, ids_on, logged
+from tests.app.works import add
+from tests.browser import complaints
 from tests.marks import each_database
+from tests.processes import eventually
 
 pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 WORKERS = "workerprocess_changelist"
@@ -116,3 +121,32 @@ def test_the_part_that_refreshes_itself_takes_the_permission_to_look(viewer, cli
     assert "v8" in viewer.get(address("workerprocess_live", quote(quoted.id))).content.decode()
     assert client_with("view_work").get(part).status_code == 403
     assert viewer.get(address("workerprocess_live", "unknown")).status_code == 403
+
+
+@pytest.mark.browser
+@pytest.mark.django_db(transaction=True)
+def test_an_operator_quiets_and_resumes_a_worker(browser, live_server):
+    def look(selector, do):
+        """Do something with an element, which the page may replace meanwhile."""
+        try:
+            return do(browser.find_element("css selector", selector))
+        except (NoSuchElementException, StaleElementReferenceException):
+            return None
+
+    def press(button, message):
+        eventually(lambda: look(f"form[action$='/{button}/'] button", lambda found: found.click() or True))
+        eventually(lambda: message in (look(".messagelist", lambda found: found.text) or ""))
+
+    with Worker(concurrency=1, name="blue") as worker:
+        eventually(lambda: WorkerProcess.objects.filter(id=worker.id).exists())
+        browser.get(live_server.url + address(WORKER, worker.id))
+        press("quiet", "was told to be quiet")
+        eventually(lambda: WorkerProcess.objects.get(id=worker.id).quiet)
+        eventually(lambda: browser.find_elements("css selector", "[data-live] .ayework-blocked"))
+        waits = enqueue(add(a=1, b=2))
+        press("resume", "was told to resume")
+        assert waits.result(timeout=30) == 3
+        eventually(lambda: browser.find_elements("css selector", "[data-live] .ayework-alive"))
+        press("stop", "was told to stop")
+        eventually(lambda: worker.is_stopping)
+    assert not complaints(browser)
