@@ -17,6 +17,8 @@ from tests.direct.works import flaky, quick, quick_async
 from tests.processes import eventually
 from tests.worker import works
 
+on_sqlite = pytest.mark.vendors("sqlite")
+
 WAIT = 20
 
 
@@ -50,7 +52,13 @@ def test_the_option_or_the_input_decides_whether_a_work_skips_the_queue():
     assert {handle.state().status for handle in waiting} == {"pending"}
 
 
-@pytest.mark.parametrize("error", ["RuntimeError", "KeyboardInterrupt", "GeneratorExit", "BaseException"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        "RuntimeError",
+        *(pytest.param(name, marks=on_sqlite) for name in ("KeyboardInterrupt", "GeneratorExit")),
+    ],
+)
 def test_a_failed_attempt_counts_and_the_next_one_is_a_workers(stage, configure, error):
     configure()
     handle = enqueue(flaky(error=error))
@@ -158,6 +166,7 @@ def test_a_gate_that_waits_for_it_opens(configure):
 # --- what cannot skip the queue -------------------------------------------------------------------------
 
 
+@on_sqlite
 @pytest.mark.parametrize("name", ["delay", "run_at", "blockers"])
 def test_it_starts_at_once_or_not_at_all(name):
     value = {"delay": 5, "run_at": now() + timedelta(hours=1), "blockers": ["some-chain"]}[name]
@@ -181,6 +190,7 @@ def test_what_starts_later_goes_through_the_queue_when_told_so():
 ONE_BY_ONE = "expected skip_queue=True for works that are run one by one"
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("act", "error", "message"),
     [

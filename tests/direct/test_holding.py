@@ -18,6 +18,8 @@ from tests.direct.works import quick
 from tests.processes import eventually
 from tests.worker import works
 
+on_sqlite = pytest.mark.vendors("sqlite")
+
 WAIT = 20
 
 
@@ -50,11 +52,13 @@ def test_its_lease_is_renewed_so_nobody_takes_it(configure, stage):
     assert handle.state().attempt == 1
 
 
+@on_sqlite
 def test_a_lease_of_its_own_is_written_at_once():
     held(lease=600)
     eventually(lambda: Work.objects.get().leased_until > now() + timedelta(seconds=500))
 
 
+@on_sqlite
 def test_a_handler_is_aborted_when_its_time_is_over(configure, stage):
     configure(BACKPRESSURE=lambda info: 60)  # which is about workers
     enqueue(works.until_aborted(), skip_queue=True, timeout=0.1).result(WAIT)
@@ -72,6 +76,7 @@ def test_one_past_its_deadline_never_starts(stage):
     assert not stage.started
 
 
+@on_sqlite
 @pytest.mark.parametrize("is_local", [True, False], ids=["this process", "another process"])
 def test_a_handler_learns_of_its_cancellation(configure, stage, monkeypatch, is_local):
     if not is_local:
@@ -94,7 +99,7 @@ def test_an_explanation_says_who_has_it():
 
 @pytest.mark.parametrize(
     ("kind", "count", "at_once"),
-    [(works.hold, 100, True), (works.hold, 50, False), (works.hold_async, 5, True)],
+    [(works.hold, 20, True), (works.hold, 10, False), (works.hold_async, 5, True)],
     ids=["at once", "one by one", "async"],
 )
 def test_of_a_burst_some_run_here_and_the_rest_goes_through_the_queue(configure, stage, kind, count, at_once):
@@ -117,12 +122,13 @@ def test_of_a_burst_some_run_here_and_the_rest_goes_through_the_queue(configure,
 def test_workers_take_what_there_was_no_room_for(configure, stage):
     configure(SKIP_QUEUE_CONCURRENCY=1)
     stage.go.set()
-    handles = enqueue_many([works.hold(number=number) for number in range(20)], skip_queue=True)
+    handles = enqueue_many([works.hold(number=number) for number in range(10)], skip_queue=True)
     with running_worker():
-        assert [handle.result(WAIT) for handle in handles] == list(range(20))
-    assert sorted(stage.started) == list(range(20))
+        assert [handle.result(WAIT) for handle in handles] == list(range(10))
+    assert sorted(stage.started) == list(range(10))
 
 
+@on_sqlite
 def test_a_process_may_let_none_skip(configure):
     configure(SKIP_QUEUE_CONCURRENCY=0)
     enqueue(quick())
@@ -130,6 +136,7 @@ def test_a_process_may_let_none_skip(configure):
     assert counts() == {"pending": 1}
 
 
+@on_sqlite
 def test_threads_end_when_nothing_comes_and_others_start_when_something_does(monkeypatch):
     monkeypatch.setattr(skip_queue, "IDLE", 0.05)
     others = set(threads("ayework-"))  # of tests before this one, which linger
@@ -149,6 +156,7 @@ def test_what_is_paused_waits(stage, what):
     assert stage.started == [2, 3]
 
 
+@on_sqlite
 def test_what_is_left_to_workers_keeps_no_room(configure):
     configure(SKIP_QUEUE_CONCURRENCY=1)
     pause(type="direct.quick")
@@ -183,6 +191,7 @@ def test_what_is_declined_waits(configure, stage):
     assert (handle.state().attempt, stage.started) == (0, [2])
 
 
+@on_sqlite
 def test_when_its_threads_cannot_be_started_the_next_works_have_others(reported, monkeypatch):
     start = in_flight.LeaseThread.start
 
@@ -223,6 +232,7 @@ def test_when_it_cannot_be_started_workers_have_it(configure, reported, monkeypa
         assert lost.result(WAIT)
 
 
+@on_sqlite
 def test_what_does_not_end_in_time_is_given_back(configure, stage, intake):
     @work(name="direct.stops", skip_queue=True)
     def stops(ctx: Context) -> None:

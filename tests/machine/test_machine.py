@@ -253,7 +253,7 @@ def test_whatever_happens_the_tables_stay_consistent_and_all_can_be_mended(repea
     run_machine(
         Workflow,
         settings=settings(
-            max_examples=EXAMPLES or (12 if connection.vendor == "sqlite" else 8),
+            max_examples=EXAMPLES or (5 if connection.vendor == "sqlite" else 4),
             stateful_step_count=STEPS,
             derandomize=not EXAMPLES,
             database=None,

@@ -279,6 +279,7 @@ KILLED = [
 ]
 
 
+@pytest.mark.usefixtures("quick_polls")
 @pytest.mark.parametrize(("mode", "left", "added"), KILLED, ids=["atomic", "staged"])
 def test_a_worker_that_is_killed_before_the_commit_leaves_nothing_of_it(
     process_env, tmp_path, mode, left, added
@@ -291,7 +292,7 @@ def test_a_worker_that_is_killed_before_the_commit_leaves_nothing_of_it(
         ended(victim)
     assert notes() == left
     assert Work.objects.count() == 1
-    with worker_process(env):
+    with running_worker():
         eventually(lambda: set(Work.objects.values_list("status", flat=True)) == {"success"})
     assert notes() == left + added
     assert Work.objects.filter(type=add.name).count() == 1

@@ -1,4 +1,4 @@
-"""Two worker processes run a fan-out and its join. In one test a worker is killed before the end."""
+"""Two worker processes run a fan-out and its join, and one of them is killed before the end."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from django_ayework import enqueue, get_handle
-from django_ayework.models import Attempt, Group, Work, WorkerProcess
+from django_ayework.models import Attempt, Group, Work
 from tests.invariants import assert_consistent
 from tests.processes import ended, eventually, worker_process
 from tests.scenarios.works import root
 
-CHILDREN = 400
+CHILDREN = 60
 
 
 @pytest.fixture
@@ -26,10 +26,9 @@ def env(process_env: dict[str, str], tmp_path: Path) -> dict[str, str]:
     }
 
 
-def lines(place: Path, prefix: str = "") -> Iterator[str]:
-    for path in place.iterdir():
-        if path.name.startswith(prefix) if prefix else path.name.isdigit():
-            yield from path.read_text().splitlines()
+def lines(place: Path, prefix: str) -> Iterator[str]:
+    for path in place.glob(f"{prefix}*"):
+        yield from path.read_text().splitlines()
 
 
 def settled_children() -> int:
@@ -54,37 +53,17 @@ def assert_complete(root_id: str) -> None:
     assert_consistent()
 
 
-def test_two_workers_complete_it_with_one_success_each(env: dict[str, str], tmp_path: Path):
-    with worker_process(env) as one, worker_process(env) as other:
-        eventually(lambda: WorkerProcess.objects.count() == 2)  # or one might do it all by itself
-        handle = enqueue(root(children=CHILDREN, place=str(tmp_path)))
-        eventually(lambda: handle.group_id and Group.objects.filter(done_at__isnull=False).exists())
-        for process in (one, other):
-            process.send_signal(signal.SIGTERM)
-        assert [ended(process)[0] for process in (one, other)] == [0, 0]
-    assert_complete(handle.id)
-    # Not the delivery: a worker that waits behind slow slots gives works back, and they are delivered again.
-    assert set(Work.objects.exclude(type="@work/dependency").values_list("attempt", flat=True)) == {1}
-    assert not Attempt.objects.exists()
-    ran = Counter(lines(tmp_path))
-    assert ran == {"report": 1, **{f"piece {number}": 1 for number in range(CHILDREN)}}
-    events = Counter(lines(tmp_path, "events-"))
-    assert {count for event, count in events.items() if event.startswith("succeeded ")} == {1}
-    assert sum(event.startswith("succeeded ") for event in events) == CHILDREN + 3
-    assert events[f"group-done {handle.id}"] == 1
-
-
 def test_a_worker_killed_in_the_middle_loses_nothing_and_settles_nothing_twice(
     env: dict[str, str], tmp_path: Path
 ):
     with worker_process(env) as victim, worker_process(env) as survivor:
-        handle = enqueue(root(children=CHILDREN, place=str(tmp_path), gated=True))
+        handle = enqueue(root(children=CHILDREN, place=str(tmp_path)))
         eventually(lambda: at_work(tmp_path, victim.pid) and at_work(tmp_path, survivor.pid))
-        (tmp_path / "go").touch()
+        (tmp_path / "first half").touch()
         eventually(settled_children)
         victim.send_signal(signal.SIGKILL)
         ended(victim)
-        assert settled_children() < CHILDREN, "it was killed too late to prove anything"
+        (tmp_path / "second half").touch()
         eventually(lambda: Group.objects.filter(done_at__isnull=False).exists(), seconds=90)
         survivor.send_signal(signal.SIGTERM)
         assert ended(survivor)[0] == 0
@@ -96,7 +75,8 @@ def test_a_worker_killed_in_the_middle_loses_nothing_and_settles_nothing_twice(
     ):
         assert (attempt, delivery) == (1 + lost[id],) * 2, "each delivery ended in one settlement"
     events = Counter(lines(tmp_path, "events-"))
-    assert {count for event, count in events.items() if event.startswith("succeeded ")} == {1}
+    succeeded = {event: count for event, count in events.items() if event.startswith("succeeded ")}
+    assert set(succeeded.values()) == {1}, "no success has two events"
     assert events[f"group-done {handle.id}"] == 1
 
 

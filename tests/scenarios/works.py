@@ -10,17 +10,17 @@ from tests.processes import eventually
 
 
 @work(name="scenarios.root")
-def root(ctx: Context, children: int, place: str, gated: bool = False):
-    pieces = [piece(number=number, place=place, gated=gated) for number in range(children)]
+def root(ctx: Context, children: int, place: str):
+    halves = ["first half"] * (children // 2) + ["second half"] * (children // 2)
+    pieces = [piece(number=number, place=place, half=half) for number, half in enumerate(halves)]
     return ctx.queue(pieces).next([report(place=place)])
 
 
 @work(name="scenarios.piece")
-def piece(ctx: Context, number: int, place: str, gated: bool = False):
-    """With ``gated``, wait until the test has seen every worker at work and says go."""
+def piece(ctx: Context, number: int, place: str, half: str):
+    """Wait until the test lets this half of the pieces go on."""
     note(place, f"piece {number}")
-    if gated:
-        eventually(lambda: (Path(place) / "go").exists() or ctx.signal.aborted)
+    eventually(lambda: (Path(place) / half).exists() or ctx.signal.aborted)
     return ctx.result(number, append=lambda total: (total or 0) + number)
 
 
