@@ -25,6 +25,7 @@ from tests.clocks import Clock
 from tests.races.rivals import claim_all
 
 pytestmark = pytest.mark.django_db
+on_sqlite = pytest.mark.vendors("sqlite")
 
 
 @pytest.fixture
@@ -52,6 +53,7 @@ def add(gathering: Gathering, delivery: Delivery):
     return gathering.add(delivery, registry.batch(delivery.type))
 
 
+@on_sqlite
 def test_the_first_of_a_batch_waits_no_longer_than_it_may(gathering, ticks):
     first, second, third = deliveries(3, hundred)
     add(gathering, first)
@@ -68,6 +70,7 @@ def test_the_first_of_a_batch_waits_no_longer_than_it_may(gathering, ticks):
     assert gathering.pause() == pytest.approx(0.025)
 
 
+@on_sqlite
 def test_each_type_gathers_by_itself(gathering, ticks):
     for kind in (three, hundred):
         add(gathering, *deliveries(1, kind))
@@ -77,6 +80,7 @@ def test_each_type_gathers_by_itself(gathering, ticks):
         assert [batch.type for batch in gathering.due()] == [kind.name]
 
 
+@on_sqlite
 def test_a_batch_starts_once_and_without_what_was_given_back_or_lost(gathering):
     given_back, lost, kept = deliveries(3)
     given_back.withdraw()
@@ -92,12 +96,14 @@ def test_a_batch_starts_once_and_without_what_was_given_back_or_lost(gathering):
     assert not [add(gathering, each) for each in works][-1].start(), "nothing is left"
 
 
+@on_sqlite
 def test_a_type_of_batches_has_a_share_of_its_own():
     lanes = [Lane("a", three.name), Lane("a", single.name), Lane("a", "other"), Lane("b", three.name)]
     expected = [("a", (single.name, "other")), ("a", (three.name,)), ("b", (three.name,))]
     assert claim_groups_of(lanes, Controls()) == [ClaimGroup(*given) for given in expected]
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("kind", "slots", "room", "works"),
     [
@@ -115,10 +121,12 @@ def test_how_many_works_go_into_so_many_slots(kind, slots, room, works):
     assert works_in(kind.name, slots, room) == works
 
 
+@on_sqlite
 def test_a_batch_is_claimed_as_a_whole_however_large():
     assert works_in(batch_work(name="t.batches.huge", size=2500)(lambda items: []).name, 3, {}) == 2500
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("works", "room", "slots"),
     [(0, {}, 0), (1, {}, 1), (3, {}, 1), (4, {}, 2), (2, {three.name: 2}, 0), (3, {three.name: 2}, 1)],

@@ -33,6 +33,7 @@ from tests.processes import ended, eventually, stopped, worker_process
 from tests.races.rivals import claim_all
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("quick_polls")]
+on_sqlite = pytest.mark.vendors("sqlite")
 
 KINDS = pytest.mark.parametrize("kind", [three, three_async], ids=["plain", "async"])
 
@@ -190,6 +191,7 @@ def test_what_has_gathered_goes_back_when_no_slot_is_free(stage):
     assert stage.runs == [[]]
 
 
+@on_sqlite
 def test_batches_that_outlast_the_grace_go_back_unharmed(stage, settings, caplog):
     settings.AYEWORK = {"POLL_INTERVAL": 0.05, "SHUTDOWN_GRACE": 0.1}
     enqueue_many([kind(number) for kind in (hold, hold_async) for number in range(2)])
@@ -218,9 +220,9 @@ def test_a_flood_is_claimed_in_parts(stage, monkeypatch):
         return rows
 
     monkeypatch.setattr(claims, "claim", counted)
-    enqueue_many([hundred(number) for number in range(600)])
+    enqueue_many([hundred(number) for number in range(400)])
     with running_worker(concurrency=2):
-        eventually(lambda: statuses() == ["success"] * 600)
+        eventually(lambda: statuses() == ["success"] * 400)
     assert numbers[0] == 200
     assert {len(run) for run in stage.runs} == {100}
 
@@ -229,6 +231,7 @@ def broken(*args):
     raise OperationalError("server closed the connection unexpectedly")
 
 
+@on_sqlite
 def test_the_loop_that_fails_to_claim_still_runs_what_is_due(stage, monkeypatch):
     enqueue_many([three(number) for number in range(2)])
     claim = claims.claim
@@ -310,6 +313,7 @@ def test_a_worker_killed_in_the_middle_of_a_batch_loses_none_of_its_works(env, t
     assert list(Attempt.objects.values_list("outcome", flat=True)) == ["lost"] * 4
 
 
+@on_sqlite
 def test_a_worker_that_stops_runs_gathered_works_at_once_without_those_cancelled_elsewhere(env, tmp_path):
     handles = enqueue_many([patient_at({"number": number}) for number in range(5)])
     with worker_process(env) as process:

@@ -19,6 +19,7 @@ from tests.chains.kit import SEEN, count, gather, onward, steps_of
 from tests.flow.kit import ONCE
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("consistent")]
+on_sqlite = pytest.mark.vendors("sqlite")
 
 
 @work(name="t.chain.fragile", retry=ONCE)
@@ -118,6 +119,7 @@ WRONG: dict[str, tuple[Any, str]] = {
 }
 
 
+@on_sqlite
 @pytest.mark.parametrize(("handler", "error"), WRONG.values(), ids=WRONG)
 def test_a_continuation_that_cannot_be_fails_the_attempt(handler, error):
     enqueue(QUEUED_BEFORE)

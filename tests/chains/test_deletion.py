@@ -172,7 +172,7 @@ def test_the_number_of_statements_does_not_grow_with_the_works():
         assert len(deleted) == 3 * works
         return len(captured)
 
-    assert statements(12) == statements(3) < 30
+    assert statements(6) == statements(3) < 30
 
 
 @pytest.mark.vendors("postgresql", "mysql")

@@ -16,6 +16,7 @@ from tests.app.works import add, fail
 from tests.flow.kit import ONCE
 
 pytestmark = pytest.mark.django_db
+on_sqlite = pytest.mark.vendors("sqlite")
 
 
 def run() -> list[Any]:
@@ -51,6 +52,7 @@ def test_a_failing_work_is_retried_and_then_dead_and_each_attempt_is_kept():
         assert attempt.started_at and attempt.started_at <= attempt.ended_at
 
 
+@on_sqlite
 def test_it_waits_longer_each_time_and_shows_its_last_error():
     handle = enqueue(fail(), retry=Retry(attempts=3, base=10, factor=2, jitter=0))
     for attempt, seconds in ((1, 10), (2, 20)):
@@ -66,6 +68,7 @@ def test_it_waits_longer_each_time_and_shows_its_last_error():
         time_travel(seconds / 2)
 
 
+@on_sqlite
 def test_jitter_shortens_the_wait_at_random():
     handles = [enqueue(fail(), retry=Retry(base=1000, max=1000, jitter=0.5)) for _ in range(5)]
     before = now()
@@ -76,6 +79,7 @@ def test_jitter_shortens_the_wait_at_random():
     assert max(starts) <= now() + timedelta(seconds=1000)
 
 
+@on_sqlite
 def test_the_next_attempt_is_given_the_last_error_and_success_forgets_it():
     seen = []
 
@@ -114,6 +118,7 @@ def test_a_deferral_uses_no_attempt_however_often_and_keeps_the_deadline():
     assert set(Attempt.objects.values_list("outcome", flat=True)) == {"deferred"}
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("cause", "error"),
     [(None, "Abort: Aborted by its handler."), (ValueError("no card"), "ValueError: no card")],
@@ -190,6 +195,7 @@ def test_a_batch_keeps_the_successes_of_its_items():
 # --- on_failure -----------------------------------------------------------------------------------------
 
 
+@on_sqlite
 def test_the_type_decides_first(outcome, configure):
     asked: list[Any] = []
 
@@ -212,6 +218,7 @@ def broken_hook(error: Exception, info: Any) -> str:
     raise LookupError("classifier down")
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("hook", "status", "reason", "attempt", "error"),
     [
@@ -237,6 +244,7 @@ def test_the_advice_of_the_system(
     assert reported == ([("classifier down", "commit")] if hook is broken_hook else [])
 
 
+@on_sqlite
 def test_what_the_handler_raises_itself_wins_and_the_hook_is_not_called(outcome, configure):
     asked: list[Exception] = []
     configure(ON_FAILURE=lambda error, info: asked.append(error) or "retry")
@@ -282,6 +290,7 @@ def test_a_retry_that_would_start_too_late_expires_instead(events):
     assert Attempt.objects.get().traceback
 
 
+@on_sqlite
 def test_a_running_attempt_is_never_stopped_by_a_deadline(outcome):
     @work(name="t.deadlines.late")
     def late(ctx: Context) -> bool:
@@ -293,6 +302,7 @@ def test_a_running_attempt_is_never_stopped_by_a_deadline(outcome):
     assert (state.status, state.result) == ("success", True)
 
 
+@on_sqlite
 def test_an_async_handlers_own_timeouts_are_its_own(outcome):
     @work(name="t.deadlines.own_timeout", timeout=20)
     async def own() -> None:

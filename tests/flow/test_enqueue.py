@@ -29,6 +29,7 @@ from tests.app.works import add, fail, notify
 from tests.flow.kit import ONCE
 
 pytestmark = pytest.mark.django_db
+on_sqlite = pytest.mark.vendors("sqlite")
 
 
 class Salted:
@@ -145,6 +146,7 @@ def test_each_is_queued_at_its_own_moment_and_by_its_own_options(delay):
     assert [*rows] == [(3, "scheduled"), (0, "pending")]
 
 
+@on_sqlite
 def test_settings_and_types_apply_from_their_change_on(configure):
     before = enqueue(add(a=1, b=1)).state()
     configure(RETRY={"attempts": 7})
@@ -179,6 +181,7 @@ def test_a_time_that_counts_from_now_does_so_on_the_databases_clock(queue, build
     assert max(work.run_at, work.deadline or work.run_at) >= hours_ahead + timedelta(seconds=60)
 
 
+@on_sqlite
 def test_garbage_made_before_very_many_are_enqueued_stays_young():
     """What the collector takes for old is looked at so seldom that a process grows by all of it."""
 
@@ -343,6 +346,7 @@ def seconds(moment: datetime | None, state: Any) -> float:
     return (moment - state.queued_at).total_seconds()
 
 
+@on_sqlite
 def test_each_level_wins_over_the_next_and_retry_is_merged_field_by_field(configure):
     state = enqueue(add(a=1, b=2)).state()
     assert state.retry == RetryPolicy(attempts=3, base=1, factor=2, max=30, jitter=0.5)
@@ -388,6 +392,7 @@ MOMENTS: dict[str, tuple[Any, dict[str, Any], Any, Any]] = {
 }
 
 
+@on_sqlite
 @pytest.mark.parametrize(("type_", "options", "start", "deadline"), MOMENTS.values(), ids=MOMENTS)
 def test_start_and_deadline(type_, options, start, deadline):
     state = enqueue(type_(minutes=5) if type_ is later else add(a=1, b=2), **options).state()
@@ -412,6 +417,7 @@ def test_a_start_at_an_end_of_the_calendar_can_be_read_and_shown_in_every_time_z
             assert handle.state().status == explain(handle.id).status == status
 
 
+@on_sqlite
 def test_options_are_decided_when_the_work_is_queued(configure):
     def declare(n: int) -> Any:
         return work(name="t.options.changing", retry=Retry(attempts=n), timeout=n, queue=f"q{n}")(

@@ -72,7 +72,7 @@ def test_many_works_cost_few_statements_and_receivers_are_called_for_each(databa
 
 
 def test_handles_come_in_the_order_given_and_each_work_is_a_group():
-    requests = adds(30)
+    requests = adds(10)
     handles = enqueue_many(reversed(requests))
     ids = [request.id for request in reversed(requests)]
     assert [handle.id for handle in handles] == [handle.group_id for handle in handles] == ids
@@ -80,7 +80,7 @@ def test_handles_come_in_the_order_given_and_each_work_is_a_group():
     assert not any(handle.deduplicated for handle in handles)
     assert Group.objects.count() == 0
     drain()
-    assert [handle.group(timeout=0) for handle in handles] == [*reversed(range(30))]
+    assert [handle.group(timeout=0) for handle in handles] == [*reversed(range(10))]
 
 
 def test_works_of_several_types_go_together_with_options_for_each():
@@ -134,10 +134,10 @@ def test_works_that_exist_stay_as_they_are_and_the_rest_is_queued_each_once(coun
 
 @pytest.mark.parametrize("together", [False, True])
 def test_many_works_and_a_gate_go_together(together):
-    works = adds(30)
+    works = adds(8)
     handles = enqueue_many([*works, dependency(works, [add(a=5, b=5)])], together=together)
     drain()
-    assert Work.objects.filter(status="success").count() == 32
+    assert Work.objects.filter(status="success").count() == 10
     assert handles[-1].group(timeout=0) == 10
 
 
@@ -252,7 +252,7 @@ def test_one_that_exists_already_stays_as_it_is_and_is_watched(rechecks, queued)
 
 @with_commits
 def test_children_and_their_gate_are_inserted_at_once_and_it_needs_no_recheck(database_vendor, rechecks):
-    spread = work(name="t.fast.spread")(lambda ctx: ctx.queue(adds(100)).next(notify(order_id=1)))
+    spread = work(name="t.fast.spread")(lambda ctx: ctx.queue(adds(30)).next(notify(order_id=1)))
     enqueue(spread())
     with CaptureQueriesContext(connection) as queries:
         drain(limit=1)
@@ -261,8 +261,8 @@ def test_children_and_their_gate_are_inserted_at_once_and_it_needs_no_recheck(da
     inserts = [sql for sql in new_works if "INSERT INTO" in sql or "COPY" in sql]
     assert len(inserts) == 1, "one for the children and the gate"
     assert ("COPY" in inserts[0]) is (database_vendor == "postgresql")
-    assert Work.objects.count() == 102
+    assert Work.objects.count() == 32
     assert rechecks == [False]
-    assert [*Edge.objects.order_by("position").values_list("position", flat=True)] == [*range(100)]
+    assert [*Edge.objects.order_by("position").values_list("position", flat=True)] == [*range(30)]
     drain()
     assert set(Work.objects.values_list("status", flat=True)) == {"success"}

@@ -13,6 +13,7 @@ from django_ayework.testing import drain
 from tests.app.works import add, fail
 
 pytestmark = pytest.mark.django_db
+on_sqlite = pytest.mark.vendors("sqlite")
 
 BUILT: dict[str, Any] = {
     "queue": lambda ctx: ctx.queue([add(a=1, b=2)]),
@@ -22,8 +23,10 @@ BUILT: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("returned", [None, 5, "another"])
-@pytest.mark.parametrize("name", BUILT)
+@on_sqlite
+@pytest.mark.parametrize(
+    ("name", "returned"), [*((name, None) for name in BUILT), ("queue", 5), ("queue", "another")]
+)
 def test_an_instruction_that_is_not_returned_fails_the_attempt(outcome, name, returned):
     @work(name="t.failures.forgetful")
     def forgetful(ctx: Context) -> Any:
@@ -39,6 +42,7 @@ def test_an_instruction_that_is_not_returned_fails_the_attempt(outcome, name, re
     assert Work.objects.count() == 1
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("of_system", "of_type", "status", "result"),
     [(True, False, "success", "fine"), (False, None, "success", "fine"), (False, True, "dead", None)],
@@ -57,6 +61,7 @@ def test_the_type_decides_over_the_system_whether_returns_are_strict(
     assert (state.status, state.result, Work.objects.count()) == (status, result, 1)
 
 
+@on_sqlite
 @pytest.mark.parametrize("strict", [True, False])
 @pytest.mark.parametrize("nested", [False, True])
 def test_the_instruction_of_another_call_is_refused(outcome, nested, strict):
@@ -137,6 +142,7 @@ RETURNS: dict[str, tuple[Any, str]] = {
 }
 
 
+@on_sqlite
 @pytest.mark.parametrize(("handler", "error"), RETURNS.values(), ids=RETURNS)
 def test_what_a_handler_may_not_return_fails_the_attempt_and_nothing_is_queued(
     outcome, configure, handler, error
@@ -164,17 +170,17 @@ def stored(**columns: Any) -> Any:
     return handle
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("text", "error"),
     [
         ("garbage", "NotDecodable: expected JSON text, got"),
         ("", "NotDecodable: expected JSON text, got"),
-        ('{"a":1,', "NotDecodable: expected JSON text, got"),
         ("[1,2]", "NotDecodable: expected a stored input to be arguments by name, got: '[1,2]'."),
         ('{"a":1}', "TypeError: shop.add: missing a required argument: 'b'; expected shop.add(a, b)"),
         ('{"a":1,"b":2,"c":3}', "TypeError: shop.add: got an unexpected keyword argument 'c'; expected"),
     ],
-    ids=["garbage", "empty", "cut", "list", "missing", "extra"],
+    ids=["garbage", "empty", "list", "missing", "extra"],
 )
 def test_a_row_whose_input_cannot_be_used_dies_alone_and_can_be_mended(text, error):
     good, bad = enqueue(add(a=1, b=2)), stored(input=text)
@@ -200,6 +206,7 @@ class Strange:
         return {} if text == "{}" else {}[text]
 
 
+@on_sqlite
 def test_what_a_codec_of_ones_own_cannot_read():
     seen: list[Any] = []
     strange = work(name="t.bad.codec", codec=Strange(), on_event=seen.append)(lambda: 5)
@@ -215,6 +222,7 @@ def test_what_a_codec_of_ones_own_cannot_read():
     assert (handle.state().reason, handle.state().error) == ("bad_input", "KeyError: '5'")
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("options", "attempts", "timeout"),
     [("garbage", 3, None), ('{"retry":[5,1.0,2.0,30.0,0.5,"newer"],"timeout":7.0,"newer":{"a":1}}', 5, 7.0)],

@@ -24,6 +24,7 @@ from tests.races.rivals import claim_all, succeed
 from tests.worker.conftest import Flaky
 
 pytestmark = pytest.mark.django_db
+on_sqlite = pytest.mark.vendors("sqlite")
 
 
 def total(amount: int) -> Any:
@@ -118,6 +119,7 @@ def test_a_retried_member_opens_the_group_again_and_may_change_its_value():
     assert (group.open, group.total, group.dead, group.done_at is None) == (0, 2, 0, False)
 
 
+@on_sqlite
 def test_the_groups_value_is_encoded_by_the_settings_even_where_a_type_has_a_codec():
     class Shouting:
         def encode(self, value: Any) -> str:
@@ -176,6 +178,7 @@ UNHANDLED: dict[str, tuple[Any, Any]] = {
 }
 
 
+@on_sqlite
 @pytest.mark.parametrize(("act", "expected"), UNHANDLED.values(), ids=UNHANDLED)
 def test_a_group_without_waiting_callers_is_reported_once(unhandled, act, expected):
     act()
@@ -196,6 +199,7 @@ def test_a_group_is_not_reported_while_it_is_open_nor_when_it_is_done_again(unha
     assert len(unhandled) == 1
 
 
+@on_sqlite
 def test_a_hook_that_raises_is_reported(configure, reported):
     def broken(group: Any) -> None:
         raise LookupError("hook down")
@@ -245,6 +249,7 @@ def test_a_running_worker_reports_after_a_grace_the_groups_that_no_caller_waits_
     assert sorted(names[group.group_id] for group in unhandled) == ["gate", "parent"]
 
 
+@on_sqlite
 @pytest.mark.parametrize("broken", [(entries, "is_set"), (hooks, "settled_group")], ids=["before", "after"])
 @pytest.mark.django_db(transaction=True)
 def test_a_group_is_reported_although_the_database_was_away_for_a_moment(unhandled, monkeypatch, broken):

@@ -20,7 +20,8 @@ from tests.app.models import Order
 from tests.app.works import add
 from tests.flow.kit import Opaque
 
-pytestmark = pytest.mark.django_db
+#: They are refused before a statement is sent.
+pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 
 
 @work(name="t.bad.keep")

@@ -27,6 +27,7 @@ from tests.app.works import add, pay
 from tests.flow.kit import Oops
 
 pytestmark = pytest.mark.django_db(transaction=True)
+on_sqlite = pytest.mark.vendors("sqlite")
 
 
 def test_a_rollback_takes_the_work_with_it_and_one_of_a_savepoint_only_its_own(queued, events):
@@ -103,6 +104,7 @@ def test_drain_runs_what_is_queued_on_commit():
     assert (order.paid, many[1].group(timeout=0)) == (True, 2)
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("request_", "options", "error"),
     [

@@ -13,6 +13,7 @@ from tests.gates.works import BROKEN, flow, step
 from tests.graph.kit import chained, dead_workflow, edges_of, fill, folded, name, nodes_of, statuses
 
 pytestmark = pytest.mark.django_db
+on_sqlite = pytest.mark.vendors("sqlite")
 
 
 @work(name="graph.diamond")
@@ -152,6 +153,7 @@ def test_what_holds_a_workflow_up_is_explained_and_once_retried_it_goes_on():
     assert [each.type for each in critical_path(workflow.members, workflow.links)][-1] == "gates.step"
 
 
+@on_sqlite
 def test_releases_that_cannot_be_read_are_passed_over():
     gate = enqueue(dependency(on=["nobody"], queue=[step(label="x")]))
     before = Work.objects.get(id=gate.id).input
@@ -167,12 +169,12 @@ def test_releases_that_cannot_be_read_are_passed_over():
     Work.objects.filter(id=gate.id).update(input=before)
 
 
-def test_five_thousand_works_are_few_statements_and_few_nodes(django_assert_max_num_queries):
-    id = fill(5000, dead=12)
+def test_a_thousand_works_are_few_statements_and_few_nodes(django_assert_max_num_queries):
+    id = fill(1200, dead=12)
     with django_assert_max_num_queries(9):
         graph = folded(id)
-    assert nodes_of(graph)["fetch*4998"] == {"dead": 12, "success": 4986}
-    assert edges_of(graph) == ["fetch*4998 > gate", "root > fetch*4998"]
+    assert nodes_of(graph)["fetch*1198"] == {"dead": 12, "success": 1186}
+    assert edges_of(graph) == ["fetch*1198 > gate", "root > fetch*1198"]
 
 
 def test_of_a_larger_group_the_works_that_need_attention_are_read(monkeypatch):

@@ -14,6 +14,8 @@ from tests.app.works import add
 from tests.outputs.works import RAN, call, fetch, given, store
 from tests.races.rivals import claim_all, succeed
 
+on_sqlite = pytest.mark.vendors("sqlite")
+
 
 @work(name="out.keyed", options=lambda key: {"unit": key})
 def keyed(key: str = "k") -> None: ...
@@ -134,6 +136,7 @@ def test_a_cancelled_unit_can_be_retried_unless_the_unit_has_another_live_work()
     assert RAN == [("out.fetch", "z", {"size": 2}), ("out.fetch", "z", {"size": 1})]
 
 
+@on_sqlite
 @pytest.mark.parametrize("unit", ["", "x" * 191, "a\x00b", "a ", 7, b"a"])
 def test_an_impossible_name_is_refused(unit):
     with pytest.raises(InvalidOption, match="unit: expected a unit's name to"):
@@ -141,6 +144,7 @@ def test_an_impossible_name_is_refused(unit):
     assert Work.objects.count() == 0
 
 
+@on_sqlite
 @pytest.mark.parametrize("order", ["name", 7, True])
 def test_another_order_is_refused(order):
     with pytest.raises(InvalidOption, match="expected order to be 'time' or 'unit'"):
@@ -156,12 +160,14 @@ REFUSED = {
 }
 
 
+@on_sqlite
 @pytest.mark.parametrize(("call", "message"), REFUSED.values(), ids=REFUSED)
 def test_a_unit_does_not_go_with(call, message):
     with pytest.raises(TypeError, match=message):
         call()
 
 
+@on_sqlite
 def test_a_handler_queues_no_units():
     error = perform(work(name="out.queues_keyed")(lambda ctx: ctx.queue([keyed()]))()).error
     assert isinstance(error, TypeError)

@@ -29,6 +29,7 @@ from tests.app.models import Order
 from tests.app.works import add, fail, notify, pay
 
 pytestmark = pytest.mark.django_db
+on_sqlite = pytest.mark.vendors("sqlite")
 AT_ONCE, ONCE = Retry(attempts=3, base=0), Retry(attempts=1)
 
 
@@ -137,6 +138,7 @@ def raised_by(drain, *args):
     return raised.value
 
 
+@on_sqlite
 def test_a_failed_attempt_that_is_retried_later_raises_the_error_of_the_handler(drain):
     handle = enqueue(fail(message="no card"))
     error = raised_by(drain)
@@ -148,6 +150,7 @@ def test_a_failed_attempt_that_is_retried_later_raises_the_error_of_the_handler(
     ]
 
 
+@on_sqlite
 def test_a_dead_work_raises_the_error_of_its_last_attempt_and_one_that_succeeds_after_all_none(drain):
     enqueue(flaky(until=9))
     error = raised_by(drain)
@@ -157,6 +160,7 @@ def test_a_dead_work_raises_the_error_of_its_last_attempt_and_one_that_succeeds_
     assert (numbers(drain()), handle.result(timeout=0)) == ((3, 1, 0, 2, 0), "done")
 
 
+@on_sqlite
 def test_everything_due_runs_before_the_errors_are_raised_as_a_group_in_order(drain):
     first, other, _ = enqueue_many([fail(message="first"), add(a=1, b=2), fail(message="second")])
     group = raised_by(drain)
@@ -167,6 +171,7 @@ def test_everything_due_runs_before_the_errors_are_raised_as_a_group_in_order(dr
     assert first.state().last_error == "RuntimeError: first"
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     "decision",
     [Defer(delay=60), Reschedule(delay=60), Abort("no card"), Abort(ValueError("no card")), None],
@@ -184,6 +189,7 @@ def test_a_decision_of_the_handler_is_no_failure(drain, decision):
     assert (handle.state().status == "cancelled") is (decision is None)
 
 
+@on_sqlite
 def test_an_error_that_on_failure_defers_is_no_failure_and_one_that_it_aborts_is(drain):
     def advice(error: BaseException, info: Any) -> Any:
         return Defer(delay=60) if isinstance(error, LookupError) else "abort"
@@ -198,6 +204,7 @@ def test_an_error_that_on_failure_defers_is_no_failure_and_one_that_it_aborts_is
     assert isinstance(raised_by(drain), ValueError)
 
 
+@on_sqlite
 def test_an_input_or_an_outcome_that_cannot_be_used_is_a_failure(drain):
     @work(name="testing.unusable")
     def unusable(ctx: Context, how: str) -> Any:
@@ -220,6 +227,7 @@ def test_an_input_or_an_outcome_that_cannot_be_used_is_a_failure(drain):
     assert isinstance(raised_by(drain), NotDecodable)
 
 
+@on_sqlite
 def test_an_error_that_fails_a_whole_batch_is_raised_once_and_one_that_is_returned_for_one_work_too(drain):
     @batch_work(name="testing.batch", size=3)
     def batch(items: list[Any]) -> list[Any]:

@@ -18,6 +18,7 @@ from django_ayework.testing.factories import DeadLetterFactory, EngineFactory, W
 from tests.app.works import add, notify, pay
 
 pytestmark = pytest.mark.django_db
+on_sqlite = pytest.mark.vendors("sqlite")
 HOUR = timedelta(hours=1)
 
 
@@ -64,6 +65,7 @@ def test_ended_works_are_included_unless_a_status_is_given(enqueued, found, drai
     )
 
 
+@on_sqlite
 @pytest.mark.parametrize("name", ["assert_enqueued", "assert_not_enqueued"])
 def test_assertions_refuse_what_no_work_can_be(name, request, monkeypatch, enqueued):
     monkeypatch.setattr(registry, "_declared", {"shop.add": add, "shop.pay": pay})
@@ -84,6 +86,7 @@ def test_assertions_refuse_what_no_work_can_be(name, request, monkeypatch, enque
         enqueued(add(a=1, b=2))
 
 
+@on_sqlite
 def test_a_type_that_takes_any_input_has_no_unknown_one(assert_enqueued):
     @work(name="testing.anything")
     def anything(**values: int) -> None: ...
@@ -109,6 +112,7 @@ def test_the_newest_match_is_returned_also_of_gates_and_of_works_that_wait_for_t
     assert assert_enqueued(GATE_TYPE).id == gate.id
 
 
+@on_sqlite
 def test_messages_name_the_expected_and_the_queued_works(assert_enqueued, assert_not_enqueued):
     def refused(assertion, *type, **input):
         with pytest.raises(AssertionError) as raised:
@@ -171,6 +175,7 @@ def test_a_clock_that_was_set_while_a_test_had_frozen_the_time_is_set_again(drai
     assert ahead() == 0
 
 
+@on_sqlite
 @pytest.mark.parametrize("base", [unittest.TestCase, django.test.SimpleTestCase])
 def test_a_test_case_undoes_it_by_itself(base):
     seen = []
@@ -203,6 +208,7 @@ ALL = [
 ]
 
 
+@on_sqlite
 @pytest.mark.parametrize("factory", ALL, ids=lambda factory: factory.__name__)
 def test_a_factory_makes_rows_that_are_valid_and_differ_and_every_model_has_one(factory):
     models = apps.get_app_config("django_ayework").get_models()

@@ -20,6 +20,7 @@ from tests.app.works import add, fail, pay
 from tests.direct.works import quick
 
 pytestmark = pytest.mark.django_db
+on_sqlite = pytest.mark.vendors("sqlite")
 ONCE = Retry(attempts=1)
 DECISIONS = {"defer": Defer(delay=5), "abort": Abort("no card")}
 
@@ -44,6 +45,7 @@ def ends(ctx: Context, how: str) -> Any:
     return {"void": ctx.void, "unstorable": object}.get(how, lambda: None)()
 
 
+@on_sqlite
 def test_the_result_and_the_instruction_of_an_input_that_is_stored_and_read_back(perform):
     performed = perform(add(a=1, b=2))
     assert (performed.result, performed.error) == (3, None)
@@ -57,6 +59,7 @@ def test_the_result_and_the_instruction_of_an_input_that_is_stored_and_read_back
         perform(plain(items=[object()]))
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("given", "hint"), [(add, "Call the type: add"), (add.handler, "Write @work above add")]
 )
@@ -65,6 +68,7 @@ def test_a_type_or_its_function_is_refused_as_by_enqueue(perform, given, hint):
         perform(given)
 
 
+@on_sqlite
 def test_children_are_built_and_not_queued(perform):
     performed = perform(children())
     assert performed.result is None
@@ -74,6 +78,7 @@ def test_children_are_built_and_not_queued(perform):
     assert isinstance(perform(ends(how="void")).instruction, Void)
 
 
+@on_sqlite
 def test_an_error_is_returned_and_raised_by_the_result(perform):
     performed = perform(fail(message="no card"))
     with pytest.raises(RuntimeError, match="no card") as raised:
@@ -84,11 +89,13 @@ def test_an_error_is_returned_and_raised_by_the_result(perform):
     assert performed.error is raised.value
 
 
+@on_sqlite
 @pytest.mark.parametrize("how", DECISIONS)
 def test_a_decision_is_returned_as_the_error(perform, how):
     assert perform(ends(how=how)).error is DECISIONS[how]
 
 
+@on_sqlite
 @pytest.mark.parametrize(("how", "error"), [("forgotten", InvalidInstruction), ("unstorable", NotEncodable)])
 def test_an_outcome_that_cannot_be_used_is_returned_as_the_error(perform, how, error):
     assert isinstance(perform(ends(how=how)).error, error)
