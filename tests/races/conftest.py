@@ -14,9 +14,9 @@ from django.conf import settings
 from tests.fixtures import always_consistent  # noqa: F401
 
 collect_ignore_glob = [] if settings.configured else ["test_*.py"]
-#: Whether to run the races in full, as ``make races`` does; ``make test`` runs fewer rounds.
+#: Whether to run the races in full, as ``make races`` does; ``make test`` runs fewer rounds, a multiple of 4.
 FULL = os.environ.get("AYEWORK_RACES") == "full"
-ROUNDS = 200 if FULL else 20
+ROUNDS = 200 if FULL else 12
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -40,9 +40,12 @@ def rivals(django_db_setup: None) -> Iterator[Any]:
     rivals.close()
 
 
-@pytest.fixture(params=["threads", "processes"])
+@pytest.fixture(params=[pytest.param("threads", marks=pytest.mark.vendors("sqlite")), "processes"])
 def raced(request: pytest.FixtureRequest, env: dict[str, str], rivals: Any) -> Callable[..., list[list[Any]]]:
-    """Let rivals carry out acts that are given by name; return their answers."""
+    """Let rivals carry out acts that are given by name; return their answers.
+
+    For a server their sessions are the same. SQLite locks for a process.
+    """
     from tests.races.rival_processes import race_threads
 
     return race_threads if request.param == "threads" else partial(rivals.race, env)

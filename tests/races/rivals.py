@@ -9,6 +9,7 @@ from typing import Any
 
 from django.db import connections
 
+from django_ayework import enqueue_many
 from django_ayework.flow.gates import recheck_leftovers
 from django_ayework.flow.settle import Report, Settlement, Success, settle
 from django_ayework.models import Work
@@ -115,3 +116,10 @@ def released() -> Counter[int]:
 def ids(requests: Sequence[Any]) -> list[str]:
     """Return the ids of requests or handles."""
     return [request.id for request in requests]
+
+
+def enqueue_all(pairs: Sequence[Sequence[Any]], gates: Sequence[Any]) -> dict[str, WorkRow]:
+    """Queue the gates and what they watch; return the claimed rows."""
+    enqueue_many(gates)
+    enqueue_many([member for pair in pairs for member in pair])
+    return claim_all()

@@ -36,21 +36,6 @@ def are_only(ids, status):
     return set(Work.objects.filter(id__in=ids).values_list("status", flat=True)) <= {status}
 
 
-@pytest.mark.parametrize("act", ["cancel", "complete"])
-def test_a_settlement_and_an_act_by_hand_agree_on_one_winner(raced, act):
-    members = enqueue_many(steps(ROUNDS))
-    gates = enqueue_many([dependency([member], [step()], "all-done") for member in members])
-    claim_all()
-    acted, settled = raced([(act, id) for id in ids(members)], [("succeed", id) for id in ids(members)])
-    for id, won, moved in zip(ids(members), acted, settled, strict=True):
-        assert (won, moved) in [(id, []), ("AlreadyCompleted", [id])]
-    won = Work.objects.filter(id__in=acted).values_list("completed_by", flat=True)
-    assert set(won) <= {None}
-    assert are_only([id for some in settled for id in some], "success")
-    assert statuses(gates) == {"success": ROUNDS}
-    assert released() == {1: ROUNDS}
-
-
 def hand_over(chain):
     with completing(chain.id) as ctx:
         ctx.continue_with(step())

@@ -13,28 +13,28 @@ from tests.races.rivals import released
 from tests.races.works import join, meet, share, step, tally_all
 
 #: ``make races`` runs all of it.
-JOINS = 200 if FULL else 30
+JOINS = 200 if FULL else 8
 BLOCKERS = 100
 QUEUES = ("left", "right")
 SLOTS = 10
 
 
 def test_two_processes_open_each_of_many_gates_once_and_fold_a_groups_value_exactly(env):
-    rounds = 200
+    rounds, pieces = (200, 400) if FULL else (60, 100)
     pairs = [(step(), step()) for _ in range(rounds)]
     conditions = (Count(1), "all-success")
     enqueue_many([dependency(pair, [step(number=1)], conditions[n % 2]) for n, pair in enumerate(pairs)])
     enqueue_many([member for pair in pairs for member in pair])
-    group = enqueue(tally_all(numbers=400))
+    group = enqueue(tally_all(numbers=pieces))
     with worker_process(env, "--burst") as one, worker_process(env, "--burst") as other:
         for process in (one, other):
             ended_well(process)
-    assert Counter(Work.objects.values_list("status", flat=True)) == {"success": 4 * rounds + 401}
-    assert released() == {1: rounds, 400: 1}
+    assert Counter(Work.objects.values_list("status", flat=True)) == {"success": 4 * rounds + pieces + 1}
+    assert released() == {1: rounds, pieces: 1}
     ran = Work.objects.exclude(type="@work/dependency")
     assert set(ran.values_list("attempt", "delivery")) == {(1, 1)}
-    assert get_handle(group.id).group(timeout=0) == sum(range(400))
-    assert list(Group.objects.filter(total=401).values_list("open", "dead")) == [(0, 0)]
+    assert get_handle(group.id).group(timeout=0) == sum(range(pieces))
+    assert list(Group.objects.filter(total=pieces + 1).values_list("open", "dead")) == [(0, 0)]
 
 
 @pytest.mark.timeout(300 if FULL else 120)

@@ -18,6 +18,10 @@ def steps(number: int) -> list[Any]:
     return [step(number=n) for n in range(number)]
 
 
+def pairs_of_steps(number: int) -> list[tuple[Any, Any]]:
+    return [(step(), step()) for _ in range(number)]
+
+
 @work(name="races.share", options=lambda number, queue: {"queue": queue})
 def share(ctx: Context, number: int, queue: str):
     """Be done by the process that serves this queue."""
