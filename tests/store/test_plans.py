@@ -32,7 +32,7 @@ from tests.store.plans import (
     plans_of,
 )
 
-on_servers = pytest.mark.vendors("postgresql", "mysql")
+on_servers = pytest.mark.vendors("postgresql", "mysql")  # SQLite reads small tables as it likes
 #: The turns that are looked at need 10 000 works.
 RETAINED = max(60_000 // SHARE, 10_000)
 #: A table of numbers, by vendor.
@@ -121,7 +121,6 @@ class TestAmongManyDead:
             ({"type": "shop.add", "reason": "exhausted", "cause": "0" * 16}, RETRYABLE, "ayework_cause"),
             ({"status": "dead"}, RETRYABLE, "ayework_dead"),
             ({"status": "dead", "queue": "gone"}, RETRYABLE, "ayework_"),
-            # SQLite reads a table this small as it likes.
             pytest.param({"queue": "gone"}, frozenset(Status), "ayework_queued", marks=on_servers),
         ],
     )
