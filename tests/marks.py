@@ -1,6 +1,10 @@
-"""Marks that several folders use."""
+"""Marks for the databases on which a test runs. The closest one counts: a test may overrule its file."""
 
 import pytest
 
-#: Of a test in a file whose others run on SQLite only: what it looks at may differ on another database.
+#: What the test shows does not depend on the database.
+on_sqlite = pytest.mark.vendors("sqlite")
+#: What it shows may differ on each; for tests in a file whose others run on SQLite alone.
 each_database = pytest.mark.vendors("sqlite", "postgresql", "mysql")
+#: It needs a server: locks of rows, sessions, connections that end.
+on_servers = pytest.mark.vendors("postgresql", "mysql")

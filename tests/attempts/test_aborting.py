@@ -14,6 +14,7 @@ from django_ayework.store import transitions
 from django_ayework.testing import now, perform, running_worker
 from tests.attempts.conftest import ended, renew_soon, take_away, while_it_runs
 from tests.attempts.works import NEVER_IN_A_TEST, ONCE, busy, looking, waiting
+from tests.marks import each_database
 from tests.processes import eventually
 
 pytestmark = [
@@ -21,7 +22,6 @@ pytestmark = [
     pytest.mark.usefixtures("quick_watch"),
     pytest.mark.vendors("sqlite"),
 ]
-everywhere = pytest.mark.vendors("sqlite", "postgresql", "mysql")
 
 
 def complete_by_hand(id: str) -> None:
@@ -48,7 +48,7 @@ TAKEN = [
 @pytest.mark.parametrize(
     ("type_", "is_told", "act", "reason", "after", "recorded"),
     [
-        *[pytest.param(looking, False, *taken, marks=everywhere) for taken in TAKEN],
+        *[pytest.param(looking, False, *taken, marks=each_database) for taken in TAKEN],
         *[(type_, True, *CANCELLED) for type_ in (looking, busy, waiting)],
         *[(looking, True, *taken) for taken in TAKEN[1:]],
     ],
@@ -83,7 +83,7 @@ def test_an_attempt_whose_work_is_taken_is_aborted_with_the_reason_and_changes_n
     assert not advice, "nobody is asked about a work that is lost"
 
 
-@everywhere
+@each_database
 @pytest.mark.parametrize(("type_", "where"), [(busy, "in be_busy"), (waiting, "in awaited")])
 def test_an_attempt_that_runs_out_of_time_is_aborted_and_retried(stage, type_, where):
     handle = enqueue(type_(), timeout=0.02, retry=Retry(attempts=2, base=0, jitter=0))
@@ -101,7 +101,7 @@ def test_an_attempt_that_is_performed_runs_out_of_time_as_well(stage):
     assert stage.seen == ["timeout"]
 
 
-@everywhere
+@each_database
 @pytest.mark.parametrize("type_", [busy, waiting], ids=["interrupted", "cancelled"])
 def test_a_worker_that_stops_aborts_its_attempts_and_is_not_held_up(configure, stage, type_):
     configure(SHUTDOWN_GRACE=0.05)

@@ -16,9 +16,9 @@ from tests.attempts import forms
 from tests.attempts.conftest import connected, ended
 from tests.attempts.forms import awaited, declare, form, plain
 from tests.fixtures import consistent  # noqa: F401
+from tests.marks import each_database
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendors("sqlite")]
-everywhere = pytest.mark.vendors("sqlite", "postgresql", "mysql")
 ONCE, TWICE = Retry(attempts=1), Retry(attempts=2, base=0, jitter=0)
 plain_and_async = pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
 
@@ -71,7 +71,7 @@ HANDLERS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("declared", [pytest.param(forms.atomic, marks=everywhere), *HANDLERS])
+@pytest.mark.parametrize("declared", [pytest.param(forms.atomic, marks=each_database), *HANDLERS])
 def test_any_exception_is_recorded_and_retried(declared, settings):
     is_append = declared is in_an_append  # which is called once the attempt has ended
     asked, where = [], "the append function of" if is_append else "raise left.pop()"
@@ -222,7 +222,7 @@ HANDLERS_THAT_FAIL = [fails, awaited(fails)]
 BATCHES_THAT_FAIL = [batch_raises, awaited(batch_raises), batch_fails_one, awaited(batch_fails_one)]
 
 
-@everywhere
+@each_database
 @pytest.mark.parametrize("hook", [advise, aadvise])
 def test_on_failure_may_query_in_a_worker(configure, reported, hook):
     configure(ON_FAILURE=hook)
@@ -259,7 +259,7 @@ def test_on_failure_is_not_asked_about_an_attempt_that_was_asked_to_stop():
     assert not asked
 
 
-@everywhere
+@each_database
 @pytest.mark.parametrize("number", [pytest.param(101, marks=pytest.mark.vendors("sqlite")), 1010])
 def test_one_of_many_inputs_that_cannot_be_stored_fails_the_attempt(configure, number):
     @work(name="attempts.many_children", retry=ONCE)

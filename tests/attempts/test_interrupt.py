@@ -21,6 +21,7 @@ from tests.app.models import Order
 from tests.attempts import works
 from tests.attempts.conftest import ended, while_it_runs
 from tests.attempts.works import after, be_busy
+from tests.marks import each_database
 from tests.processes import eventually
 
 pytestmark = [
@@ -30,7 +31,6 @@ pytestmark = [
     # An interruption that lands in a finaliser, as drivers have them, is printed and goes no further.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-everywhere = pytest.mark.vendors("sqlite", "postgresql", "mysql")
 TIMED_OUT = "AttemptTimeout: the attempt ran longer than its timeout of 60.0 seconds."
 
 
@@ -88,7 +88,7 @@ def test_a_middleware_meets_it_as_an_error_of_the_handler(stage):
     assert stage.seen == ["async middleware", "middleware: cancelled"]
 
 
-@everywhere
+@each_database
 def test_the_next_work_in_the_thread_gets_a_connection_of_its_own(stage):
     with run_out_of_time(works.querying()) as handle:
         assert ended(handle).error == TIMED_OUT
@@ -128,7 +128,7 @@ def test_objects_of_the_handler_are_freed_when_it_has_ended(stage):
         gc.enable()
 
 
-@everywhere
+@each_database
 @pytest.mark.parametrize(
     ("type_", "result", "kept"),
     [
@@ -146,7 +146,7 @@ def test_an_interrupted_transaction_is_undone_even_if_the_handler_catches_it(typ
     assert notes() == kept
 
 
-@everywhere
+@each_database
 @pytest.mark.races
 def test_works_that_are_interrupted_anywhere_disturb_no_other(monkeypatch):
     """Exactly what the works committed is there, and their threads go on."""

@@ -16,6 +16,7 @@ from tests.attempts import forms
 from tests.attempts.conftest import ended
 from tests.attempts.forms import form, plain
 from tests.fixtures import consistent  # noqa: F401
+from tests.marks import on_sqlite
 from tests.processes import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -104,7 +105,6 @@ def writes_alone() -> bool:
     return enqueue(writer()).result(timeout=20) is False
 
 
-on_sqlite = pytest.mark.vendors("sqlite")
 #: Each runs the handler in another place; databases differ in what such a handler leaves.
 IN_OTHER_THREADS = (forms.in_a_thread_of_async, in_batch, in_async_batch)
 THREADS = [plain, *(pytest.param(declared, marks=on_sqlite) for declared in IN_OTHER_THREADS)]

@@ -13,6 +13,7 @@ from django_ayework.testing import drain, perform, running_worker
 from tests.app.models import Order
 from tests.attempts.conftest import ended
 from tests.attempts.forms import awaited
+from tests.marks import each_database
 
 pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 logger = logging.getLogger("tests.attempts")
@@ -84,7 +85,7 @@ def test_records_have_the_work_and_the_context(kept, configure, function):
     assert kept.seen()[0]["work_context"] == {"tenant": "t-1", "order": 3, "of": "attempts.case"}
 
 
-@pytest.mark.vendors("sqlite", "postgresql", "mysql")
+@each_database
 @pytest.mark.django_db(transaction=True)
 @both
 def test_records_of_a_worker_have_their_own_work_and_hooks_may_query(kept, configure, reported, function):

@@ -15,10 +15,10 @@ from tests.app.models import Order
 from tests.app.works import add
 from tests.attempts.conftest import ended
 from tests.attempts.forms import awaited
+from tests.marks import each_database
 from tests.processes import eventually
 
 pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
-everywhere = pytest.mark.vendors("sqlite", "postgresql", "mysql")
 with_commits = pytest.mark.django_db(transaction=True)
 ONION = ["outer before", "inner before", "handler", "inner after", "outer after"]
 TOO_LATE = "AttemptTimeout: the attempt ran longer than its timeout of 0.05 seconds."
@@ -288,7 +288,7 @@ def test_an_async_handler_does_not_start_once_its_time_is_over_within_a_plain_mi
     assert steps == []
 
 
-@everywhere
+@each_database
 @each_kind
 def test_those_of_an_atomic_work_run_inside_its_transaction(kind):
     depth = len(connection.atomic_blocks)
@@ -306,7 +306,7 @@ def test_those_of_an_atomic_work_run_inside_its_transaction(kind):
     assert not Order.objects.exists()
 
 
-@everywhere
+@each_database
 def test_those_of_a_staged_work_surround_the_attempt_and_their_error_undoes_complete():
     def staged(ctx: Context) -> Any:
         with ctx.prepare():
@@ -323,7 +323,7 @@ def test_those_of_a_staged_work_surround_the_attempt_and_their_error_undoes_comp
     assert steps == ["m before", "n before", "prepare", "complete", "n after", "m after"]
 
 
-@everywhere
+@each_database
 @with_commits
 @each_kind
 def test_a_plain_handler_keeps_its_thread_and_an_async_one_its_loop(configure, kind):

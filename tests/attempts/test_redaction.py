@@ -14,6 +14,7 @@ from django_ayework.rules.formatting import HIDDEN
 from django_ayework.testing import assert_enqueued, assert_not_enqueued, drain
 from tests.admin.kit import address
 from tests.app.works import add
+from tests.marks import each_database
 
 pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 SECRET = "hunter2-4111"
@@ -182,7 +183,7 @@ def test_messages_of_assertions_are_redacted(pay):
     assert "attempts.pay" in str(raised.value)
 
 
-@pytest.mark.vendors("sqlite", "postgresql", "mysql")
+@each_database
 def test_no_trace_of_an_attempt_quotes_it(pay, page, configure, caplog, capsys):
     events: list[Any] = []
     configure(ON_EVENT=events.append, ON_ERROR=lambda *error: events.append(error))

@@ -22,10 +22,10 @@ from django_ayework.worker.dispatch import (
 from django_ayework.worker.in_flight import Delivery
 from tests.batches.works import hundred, single, three
 from tests.clocks import Clock
+from tests.marks import on_sqlite
 from tests.races.rivals import claim_all
 
 pytestmark = pytest.mark.django_db
-on_sqlite = pytest.mark.vendors("sqlite")
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ from django_ayework import (
 )
 from django_ayework.models import Attempt, Work
 from tests.batches.works import AT_ONCE, hundred, three, three_async
+from tests.marks import on_sqlite
 
 pytestmark = pytest.mark.django_db
-on_sqlite = pytest.mark.vendors("sqlite")
 KINDS = pytest.mark.parametrize("kind", [three, three_async], ids=["plain", "async"])
 
 

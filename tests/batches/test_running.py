@@ -29,11 +29,11 @@ from tests.batches.works import (
     three_async,
 )
 from tests.clocks import Clock
+from tests.marks import on_sqlite
 from tests.processes import ended, eventually, stopped, worker_process
 from tests.races.rivals import claim_all
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("quick_polls")]
-on_sqlite = pytest.mark.vendors("sqlite")
 
 KINDS = pytest.mark.parametrize("kind", [three, three_async], ids=["plain", "async"])
 

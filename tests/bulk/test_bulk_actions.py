@@ -29,11 +29,11 @@ from django_ayework.store import selection
 from django_ayework.testing import drain, now, run_bulk_actions, running_worker, time_travel
 from tests.app.works import add, fail, notify
 from tests.bulk.kit import ONCE, dead_works, now_of, retry_all
+from tests.marks import on_sqlite
 from tests.processes import PATIENCE, eventually
 from tests.races.holding import at_once, in_thread, somebody_waits, transaction_elsewhere
 
 pytestmark = pytest.mark.django_db
-on_sqlite = pytest.mark.vendors("sqlite")
 
 
 @pytest.fixture

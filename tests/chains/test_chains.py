@@ -17,9 +17,9 @@ from django_ayework.testing import drain
 from tests.app.works import add, fail
 from tests.chains.kit import SEEN, count, gather, onward, steps_of
 from tests.flow.kit import ONCE
+from tests.marks import on_sqlite
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("consistent")]
-on_sqlite = pytest.mark.vendors("sqlite")
 
 
 @work(name="t.chain.fragile", retry=ONCE)

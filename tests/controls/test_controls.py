@@ -34,6 +34,7 @@ from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.worker import Worker
 from tests.controls.works import RAN, declared, other, plain
 from tests.invariants import assert_consistent
+from tests.marks import on_sqlite
 from tests.processes import eventually, stopped, worker_process
 from tests.races.holding import transaction_elsewhere
 from tests.races.rivals import race
@@ -41,7 +42,6 @@ from tests.races.rivals import race
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_polls")]
 HOUR = timedelta(hours=1)
 with_workers = pytest.mark.django_db(transaction=True)
-on_sqlite = pytest.mark.vendors("sqlite")
 
 
 def limited(**options):

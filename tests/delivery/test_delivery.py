@@ -25,10 +25,10 @@ from django_ayework.worker.shutdown import give_back
 from tests.app.works import add
 from tests.delivery.kit import Carrier
 from tests.delivery.works import batch, count, hold, limited
+from tests.marks import on_sqlite
 from tests.processes import PATIENCE, eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
-on_sqlite = pytest.mark.vendors("sqlite")
 
 
 def all_have_succeeded() -> bool:

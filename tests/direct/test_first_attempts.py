@@ -14,10 +14,9 @@ from django_ayework.store.rows import find_row
 from django_ayework.testing import now, perform, running_worker
 from tests.batches.works import three
 from tests.direct.works import flaky, quick, quick_async
+from tests.marks import on_sqlite
 from tests.processes import eventually
 from tests.worker import works
-
-on_sqlite = pytest.mark.vendors("sqlite")
 
 WAIT = 20
 

@@ -15,10 +15,9 @@ from django_ayework.models import Work, WorkerProcess
 from django_ayework.testing import now, running_worker
 from django_ayework.worker import executor, in_flight, maintenance, skip_queue
 from tests.direct.works import quick
+from tests.marks import on_sqlite
 from tests.processes import eventually
 from tests.worker import works
-
-on_sqlite = pytest.mark.vendors("sqlite")
 
 WAIT = 20
 

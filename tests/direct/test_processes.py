@@ -11,11 +11,11 @@ from django_ayework import enqueue
 from django_ayework.models import Work
 from django_ayework.testing import running_worker
 from tests.direct.works import relay
+from tests.marks import on_sqlite
 from tests.processes import PATIENCE, ROOT, eventually, worker_process
 from tests.worker.works import started
 
 #: How a process ends does not depend on the database.
-on_sqlite = pytest.mark.vendors("sqlite")
 PREAMBLE = """
 import os, sys, time, threading
 import django

@@ -16,6 +16,7 @@ from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.worker import Worker
 from tests.doing.kit import pending, typed
 from tests.doing.works import NEVER_IN_A_TEST, hold, hold_all, hold_async, note, note_all, plain
+from tests.marks import each_database
 from tests.processes import eventually
 
 pytestmark = [
@@ -23,12 +24,11 @@ pytestmark = [
     pytest.mark.usefixtures("quick_polls"),
     pytest.mark.vendors("sqlite"),
 ]
-everywhere = pytest.mark.vendors("sqlite", "postgresql", "mysql")
 
 
 @pytest.mark.parametrize(
     ("burst", "doer_of"),
-    [(False, "type"), (True, "settings"), pytest.param(False, "settings", marks=everywhere)],
+    [(False, "type"), (True, "settings"), pytest.param(False, "settings", marks=each_database)],
 )
 def test_the_doer_of_a_type_runs_its_works_and_slots_run_the_others(stage, settings, burst, doer_of):
     settings.AYEWORK = {"POLL_INTERVAL": 0.05} | (
@@ -57,7 +57,7 @@ def test_so_many_run_at_a_time_as_the_doer_says(stage, handler):
     assert stage.most_inside["hold"] == 3
 
 
-@everywhere
+@each_database
 def test_who_has_the_fewest_running_is_next(stage):
     """One of the two that run first ends, and only then is there a choice."""
     turns = threading.Semaphore(0)
@@ -97,7 +97,7 @@ def test_room_that_comes_with_time_is_noticed_at_once(stage, settings):
         stage.go.set()
 
 
-@everywhere
+@each_database
 def test_neither_a_full_doer_nor_busy_slots_hold_up_the_others(stage, settings, monkeypatch):
     """A worker whose doer is full rests."""
     settings.AYEWORK = {"POLL_INTERVAL": 60}
@@ -142,7 +142,7 @@ def test_types_may_share_a_doer(stage):
     assert stage.most_inside["hold"] == 2
 
 
-@everywhere
+@each_database
 def test_the_doer_of_a_batch_type_counts_batches(stage):
     own = batch_work(name="doing.several", doer=doers.balanced(2, buffer=0), size=3, max_wait=0.01)(hold_all)
     handles = enqueue_many([own("x") for _ in range(15)])
@@ -208,7 +208,7 @@ def test_what_waits_goes_back_when_its_type_is_paused(stage):
         eventually(lambda: Work.objects.filter(type=own.name, status="success", attempt=1).count() == 3)
 
 
-@everywhere
+@each_database
 def test_a_worker_that_stops_gives_back_what_waits_in_its_doers(stage):
     own = typed(hold, doers.balanced(1, buffer=2))
     enqueue_many([own() for _ in range(3)])

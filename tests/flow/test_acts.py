@@ -29,10 +29,10 @@ from django_ayework.testing.factories import WorkFactory
 from tests.app.works import add, fail
 from tests.flow.kit import ONCE, Oops
 from tests.invariants import assert_consistent
+from tests.marks import on_sqlite
 from tests.races.rivals import claim_all
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("consistent")]
-on_sqlite = pytest.mark.vendors("sqlite")
 
 
 @pytest.mark.parametrize("options", [{}, {"delay": 3600}])

@@ -14,9 +14,9 @@ from django_ayework.testing import drain, now, time_travel
 from django_ayework.testing.factories import WorkFactory
 from tests.app.works import add, fail
 from tests.flow.kit import ONCE
+from tests.marks import on_sqlite
 
 pytestmark = pytest.mark.django_db
-on_sqlite = pytest.mark.vendors("sqlite")
 
 
 def run() -> list[Any]:

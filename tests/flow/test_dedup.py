@@ -20,10 +20,10 @@ from django_ayework.testing import drain, running_worker, time_travel
 from django_ayework.testing.factories import WorkFactory
 from tests.app.models import Order
 from tests.app.works import add, fail
+from tests.marks import on_sqlite
 from tests.processes import eventually
 
 pytestmark = pytest.mark.django_db
-on_sqlite = pytest.mark.vendors("sqlite")
 
 KEY = Dedup("k")
 

@@ -27,9 +27,9 @@ from django_ayework.testing import drain, enqueued, now, time_travel
 from tests.app.models import Order
 from tests.app.works import add, fail, notify
 from tests.flow.kit import ONCE
+from tests.marks import on_sqlite
 
 pytestmark = pytest.mark.django_db
-on_sqlite = pytest.mark.vendors("sqlite")
 
 
 class Salted:

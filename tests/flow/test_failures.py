@@ -11,9 +11,9 @@ from django_ayework import Abort, Context, Defer, Instruction, Reschedule, Retry
 from django_ayework.models import Attempt, Group, Work
 from django_ayework.testing import drain
 from tests.app.works import add, fail
+from tests.marks import on_sqlite
 
 pytestmark = pytest.mark.django_db
-on_sqlite = pytest.mark.vendors("sqlite")
 
 BUILT: dict[str, Any] = {
     "queue": lambda ctx: ctx.queue([add(a=1, b=2)]),

@@ -19,12 +19,12 @@ from django_ayework.store import entries
 from django_ayework.testing import drain, running_worker
 from tests.app.works import add, fail
 from tests.flow.kit import ONCE, connected, parent
+from tests.marks import on_sqlite
 from tests.processes import eventually
 from tests.races.rivals import claim_all, succeed
 from tests.worker.conftest import Flaky
 
 pytestmark = pytest.mark.django_db
-on_sqlite = pytest.mark.vendors("sqlite")
 
 
 def total(amount: int) -> Any:

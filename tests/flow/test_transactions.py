@@ -25,9 +25,9 @@ from django_ayework.testing import drain, running_worker, time_travel
 from tests.app.models import Order
 from tests.app.works import add, pay
 from tests.flow.kit import Oops
+from tests.marks import on_sqlite
 
 pytestmark = pytest.mark.django_db(transaction=True)
-on_sqlite = pytest.mark.vendors("sqlite")
 
 
 def test_a_rollback_takes_the_work_with_it_and_one_of_a_savepoint_only_its_own(queued, events):

@@ -12,8 +12,8 @@ from django_ayework.models import Edge, Group, Work
 from django_ayework.testing import drain, now, time_travel
 from tests.gates.works import BROKEN, flow, gate_over, labels, run, standing, step
 from tests.invariants import assert_consistent
+from tests.marks import on_sqlite
 
-on_sqlite = pytest.mark.vendors("sqlite")
 DEAD, BLOCKED = ("dead", "unsatisfiable"), ("blocked", None)
 EXPIRED, OPEN = ("dead", "expired"), ("success", None)
 #: A condition over three works, the works of them that die, and whether a gate opens.

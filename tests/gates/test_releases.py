@@ -16,9 +16,9 @@ from django_ayework.models import Edge, Group, Waiter, Work
 from django_ayework.testing import drain, running_worker, time_travel
 from tests.app.works import add
 from tests.gates.works import BROKEN, RAN, flow, labels, run, standing, step
+from tests.marks import on_sqlite
 from tests.processes import eventually
 
-on_sqlite = pytest.mark.vendors("sqlite")
 OPEN, BLOCKED = ("success", None), ("blocked", None)
 
 

@@ -15,9 +15,9 @@ from tests.app.works import add
 from tests.desk.population import TEXT
 from tests.gates.works import flow, step
 from tests.graph.kit import chained, dead_workflow, fill
+from tests.marks import on_sqlite
 
 pytestmark = pytest.mark.django_db
-on_sqlite = pytest.mark.vendors("sqlite")
 PAGE = "group_change"
 LIVE = "group_live"
 

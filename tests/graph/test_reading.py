@@ -11,9 +11,9 @@ from django_ayework.testing import drain
 from tests.app.works import add
 from tests.gates.works import BROKEN, flow, step
 from tests.graph.kit import chained, dead_workflow, edges_of, fill, folded, name, nodes_of, statuses
+from tests.marks import on_sqlite
 
 pytestmark = pytest.mark.django_db
-on_sqlite = pytest.mark.vendors("sqlite")
 
 
 @work(name="graph.diamond")

@@ -12,10 +12,10 @@ from django_ayework.models import Attempt, Work
 from django_ayework.testing import assert_enqueued, drain, perform, running_worker
 from tests.app.models import Order
 from tests.app.works import add
+from tests.marks import on_sqlite
 from tests.modes.works import acompletes, atomic, completes, note, notes, plain, staged, staged_async
 
 pytestmark = pytest.mark.django_db
-on_sqlite = pytest.mark.vendors("sqlite")
 #: mode, the phase that breaks, what the first attempt leaves, what the second one adds.
 BOTH = ["prepare 2", "complete 2"]
 PHASES = [

@@ -14,6 +14,7 @@ from tests.app.models import Order
 from tests.app.works import add
 from tests.attempts.conftest import connected, renew_soon
 from tests.fixtures import quick_polls  # noqa: F401
+from tests.marks import on_servers
 from tests.modes import works
 from tests.modes.works import TWICE, held_atomic, held_between, held_between_async, note, notes
 from tests.processes import ended, eventually, worker_process
@@ -24,7 +25,6 @@ ONCE = Retry(attempts=1)
 MARKER = b"complete 1"
 ACTS = [(cancel, "cancelled", "cancelled"), (complete, "already_completed", "success")]
 #: On SQLite nothing else can write while an atomic handler runs.
-servers = pytest.mark.vendors("postgresql", "mysql")
 each_staged = pytest.mark.parametrize("mode", [held_between, held_between_async], ids=lambda mode: mode.name)
 
 
@@ -128,7 +128,7 @@ def case(declare, called):
     return declare(act, TWICE)
 
 
-@servers
+@on_servers
 @pytest.mark.parametrize("is_cut", [False, True], ids=["answer lost", "database lost"])
 def test_a_commit_whose_answer_is_lost_is_a_success(case, network, received, called, is_cut):
     network.lose_answer(MARKER, cut=is_cut)
@@ -143,7 +143,7 @@ def test_a_commit_whose_answer_is_lost_is_a_success(case, network, received, cal
     assert (received, called) == ([("succeeded", handle.id)], [handle.id])
 
 
-@servers
+@on_servers
 def test_a_commit_that_never_arrived_is_a_failure(case, network, received, called):
     network.lose_commit(MARKER)
     with running_worker(concurrency=1):
@@ -155,7 +155,7 @@ def test_a_commit_that_never_arrived_is_a_failure(case, network, received, calle
     assert (received, called) == ([("failed", handle.id), ("succeeded", handle.id)], [handle.id])
 
 
-@servers
+@on_servers
 @pytest.mark.parametrize("lose", ["lose_answer", "lose_commit"])
 @pytest.mark.parametrize("outcome", ["succeeded", "failed"])
 def test_a_batch_of_settlements_sends_its_signals_once(lose, outcome, network, received, caplog):
@@ -184,7 +184,7 @@ def outcomes() -> list[str]:
     return list(Attempt.objects.values_list("outcome", flat=True))
 
 
-@servers
+@on_servers
 @pytest.mark.parametrize(("act", "reason", "status"), ACTS)
 @pytest.mark.usefixtures("quick_polls")
 def test_an_atomic_work_that_is_ended_by_hand_leaves_nothing(stage, caplog, act, reason, status):
@@ -200,7 +200,7 @@ def test_an_atomic_work_that_is_ended_by_hand_leaves_nothing(stage, caplog, act,
     assert f"Work {handle.id} was lost while it ran: {reason}" in caplog.text
 
 
-@servers
+@on_servers
 @pytest.mark.usefixtures("quick_polls")
 def test_an_atomic_work_that_was_reclaimed_has_its_effects_once(stage):
     handle = enqueue(held_atomic())

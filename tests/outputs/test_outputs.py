@@ -9,9 +9,8 @@ import pytest
 from django_ayework import complete, completing, enqueue, retry
 from django_ayework.models import Work
 from django_ayework.testing import drain, enqueued, time_travel
+from tests.marks import on_sqlite
 from tests.outputs.works import RAN, answer, broken, call, given, plain, strict, units
-
-on_sqlite = pytest.mark.vendors("sqlite")
 
 #: What is queued, and the unit and the input of each work of "out.fetch" that then runs.
 EFFECTIVE = {

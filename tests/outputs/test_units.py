@@ -11,10 +11,9 @@ from django_ayework.models import Work
 from django_ayework.rules.notifications import Due
 from django_ayework.testing import drain, enqueued, now, perform, time_travel
 from tests.app.works import add
+from tests.marks import on_sqlite
 from tests.outputs.works import RAN, call, fetch, given, store
 from tests.races.rivals import claim_all, succeed
-
-on_sqlite = pytest.mark.vendors("sqlite")
 
 
 @work(name="out.keyed", options=lambda key: {"unit": key})

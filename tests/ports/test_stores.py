@@ -25,6 +25,7 @@ from django_ayework.ports.queue import redis as streams
 from django_ayework.ports.queue.base import LocalQueue
 from django_ayework.ports.queue.redis import RedisStreamsQueue, key_of
 from django_ayework.testing import now, time_travel
+from tests.marks import on_sqlite
 from tests.processes import PATIENCE, ROOT
 from tests.races.rivals import race
 from tests.rules.moments import NOON
@@ -194,12 +195,11 @@ def test_a_count_that_cannot_be_read_begins_anew(local):
 
 
 #: Other stores than that of the database need be tried beside one database only.
-SQLITE = pytest.mark.vendors("sqlite")
 
 
 @pytest.mark.parametrize("kind", RATES)
 @pytest.mark.parametrize(
-    "store", ["database", *(pytest.param(store, marks=SQLITE) for store in ("cache", "local"))]
+    "store", ["database", *(pytest.param(store, marks=on_sqlite) for store in ("cache", "local"))]
 )
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.races

@@ -17,11 +17,11 @@ from django_ayework.rules.schedules import TRIES
 from django_ayework.store.database import clock
 from django_ayework.testing import drain, now, tick, time_travel
 from tests.app.works import add
+from tests.marks import on_sqlite
 from tests.schedules.works import family, note
 from tests.schedules.works import steps as two_steps
 
 pytestmark = pytest.mark.django_db
-on_sqlite = pytest.mark.vendors("sqlite")
 MINUTE = timedelta(minutes=1)
 NEW_YORK = ZoneInfo("America/New_York")
 

@@ -21,6 +21,7 @@ from django_ayework.store.selection import Cursor, selection_of
 from django_ayework.store.worker_processes import processes_seen_since
 from django_ayework.testing.factories import GroupFactory, WorkerProcessFactory, WorkFactory
 from tests.app.works import add
+from tests.marks import on_servers
 from tests.store.plans import (
     SHARE,
     analyse,
@@ -32,7 +33,6 @@ from tests.store.plans import (
     plans_of,
 )
 
-on_servers = pytest.mark.vendors("postgresql", "mysql")  # SQLite reads small tables as it likes
 #: The turns that are looked at need 10 000 works.
 RETAINED = max(60_000 // SHARE, 10_000)
 #: A table of numbers, by vendor.

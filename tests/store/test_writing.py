@@ -19,6 +19,7 @@ from django_ayework.store.rows import COLUMNS, WorkRow, find_row, rows_of
 from django_ayework.store.transitions import Succeeded
 from django_ayework.testing.factories import WorkFactory
 from tests.app.models import Order
+from tests.marks import on_servers
 
 pytestmark = pytest.mark.django_db
 NOON = datetime(2026, 5, 1, 12, 0, 0, 123456, tzinfo=UTC)
@@ -96,7 +97,6 @@ def copy_works(works):
 
 WAYS = {"one": one_by_one, "together": together, "copy": copy_works, "quickest": insert_works}
 postgresql = pytest.mark.vendors("postgresql")
-SERVERS = pytest.mark.vendors("postgresql", "mysql")
 
 
 @pytest.fixture(params=["one", "together", pytest.param("copy", marks=postgresql), "quickest"])
@@ -162,7 +162,7 @@ def test_a_text_that_looks_like_nul_in_json_is_stored_as_it_is(way, text):
 @pytest.mark.parametrize(
     "way",
     [
-        *(pytest.param(name, marks=SERVERS) for name in ("one", "together", "quickest")),
+        *(pytest.param(name, marks=on_servers) for name in ("one", "together", "quickest")),
         pytest.param("copy", marks=postgresql),
     ],
     indirect=True,

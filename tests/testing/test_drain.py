@@ -27,9 +27,9 @@ from django_ayework.models import Work, WorkerProcess
 from django_ayework.testing import adrain
 from tests.app.models import Order
 from tests.app.works import add, fail, notify, pay
+from tests.marks import on_sqlite
 
 pytestmark = pytest.mark.django_db
-on_sqlite = pytest.mark.vendors("sqlite")
 AT_ONCE, ONCE = Retry(attempts=3, base=0), Retry(attempts=1)
 
 

@@ -11,9 +11,9 @@ from django_ayework.signals import work_succeeded
 from django_ayework.testing import drain, faults
 from tests.app.models import Order
 from tests.app.works import add
+from tests.marks import on_sqlite
 
 pytestmark = pytest.mark.django_db
-on_sqlite = pytest.mark.vendors("sqlite")
 
 
 @pytest.fixture(params=[False, True], ids=["test case", "transaction test case"])

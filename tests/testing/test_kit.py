@@ -16,9 +16,9 @@ from django_ayework.store import database
 from django_ayework.testing import factories, now, time_travel
 from django_ayework.testing.factories import DeadLetterFactory, EngineFactory, WorkFactory
 from tests.app.works import add, notify, pay
+from tests.marks import on_sqlite
 
 pytestmark = pytest.mark.django_db
-on_sqlite = pytest.mark.vendors("sqlite")
 HOUR = timedelta(hours=1)
 
 

@@ -18,9 +18,9 @@ from django_ayework.testing import perform as perform_of_the_kit
 from tests.app.models import Order
 from tests.app.works import add, fail, pay
 from tests.direct.works import quick
+from tests.marks import on_sqlite
 
 pytestmark = pytest.mark.django_db
-on_sqlite = pytest.mark.vendors("sqlite")
 ONCE = Retry(attempts=1)
 DECISIONS = {"defer": Defer(delay=5), "abort": Abort("no card")}
 

@@ -11,6 +11,7 @@ from django_ayework.testing import now
 from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.health import WorkerRegistration
 from tests.app.works import add
+from tests.marks import each_database
 from tests.processes import eventually
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendors("sqlite")]
@@ -135,7 +136,7 @@ def test_the_others_look_step_by_step_while_nobody_has_taken_the_work(carrier, f
     assert counts == [2, 4, 8, 12]
 
 
-@pytest.mark.vendors("sqlite", "postgresql", "mysql")
+@each_database
 def test_the_others_do_not_look_once_the_work_is_taken(carrier, fleet):
     idlers = fleet(12)
     sender.origin, own = "elsewhere", sender.origin  # so that the work is no news to this process
@@ -192,7 +193,7 @@ def test_the_others_look_later_with_a_carrier_that_makes_no_calls(carrier, fleet
     eventually(lambda: len(woken(idlers)) == 3)
 
 
-@pytest.mark.vendors("sqlite", "postgresql", "mysql")
+@each_database
 def test_workers_that_have_stopped_or_were_not_seen_lately_are_not_counted(carrier, fleet):
     last = fleet(20)[-1]
     stopped, unseen = ("worker-000", "worker-009"), ("worker-010", "worker-018")

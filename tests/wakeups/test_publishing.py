@@ -22,10 +22,10 @@ from django_ayework.worker.in_flight import InFlight
 from django_ayework.worker.maintenance import MaintenanceThread
 from django_ayework.worker.shutdown import give_back
 from tests.app.works import add, fail, pay
+from tests.marks import each_database
 from tests.processes import eventually
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendors("sqlite")]
-everywhere = pytest.mark.vendors("sqlite", "postgresql", "mysql")
 ADD = Due(frozenset({("default", "shop.add")}))
 PAY = Due(frozenset({("default", "shop.pay")}))
 
@@ -44,7 +44,7 @@ def enqueue_add(**options):
     return enqueue(add(a=1, b=2), **options)
 
 
-@everywhere
+@each_database
 def test_due_works_are_published_after_the_commit_by_queue_and_type(carrier):
     with transaction.atomic():
         enqueue_add()
@@ -93,7 +93,7 @@ def test_a_start_within_an_hour_is_published_whatever_the_poll_interval(carrier,
     assert due.start == pytest.approx((now() + timedelta(seconds=3000)).timestamp(), abs=60)
 
 
-@everywhere
+@each_database
 def test_every_way_to_become_due_is_published(carrier, unhurried):
     later, dead, lost = enqueue_add(delay=3600), enqueue_add(), enqueue_add()
     blocker = enqueue(fail())
@@ -127,7 +127,7 @@ def test_ends_are_published_by_the_ids_of_works_and_groups(carrier, unhurried):
     assert carrier.received("ended")[-1] == {alone.id}
 
 
-@everywhere
+@each_database
 def test_the_end_of_a_chain_is_published_by_its_first_work(carrier, unhurried, drain):
     chain, _ = enqueue_many([two_steps(), ages()], together=True)  # the group goes on
     drain()

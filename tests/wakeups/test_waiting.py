@@ -15,6 +15,7 @@ from django_ayework.flow.notify import ended_works
 from django_ayework.rules.notifications import ids_to_text
 from django_ayework.store.rows import find_row
 from tests.app.works import add
+from tests.marks import each_database
 from tests.processes import eventually
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.vendors("sqlite")]
@@ -54,7 +55,7 @@ def waits_for(id):
     return id in ended_works._by_id
 
 
-@pytest.mark.vendors("sqlite", "postgresql", "mysql")
+@each_database
 def test_a_wait_ends_by_a_local_end_and_a_wrong_message_costs_it_a_read(read_once, monkeypatch):
     handle, reads = enqueue(add(a=1, b=2)), []
     read = type(handle)._read

@@ -16,10 +16,10 @@ from django_ayework.worker.in_flight import InFlight
 from django_ayework.worker.maintenance import MaintenanceThread
 from django_ayework.worker.wakeups import WakeUps
 from tests.app.works import add
+from tests.marks import each_database
 from tests.processes import PATIENCE, eventually
 
 pytestmark = pytest.mark.vendors("sqlite")
-everywhere = pytest.mark.vendors("sqlite", "postgresql", "mysql")
 transactional = pytest.mark.django_db(transaction=True)
 MAIL = Due(frozenset({("mail", "send")}))
 SHOP = Due(frozenset({("default", "shop.add")}))
@@ -60,7 +60,7 @@ def test_what_concerns_the_worker_wakes_it_once_and_is_kept_until_it_is_taken(se
         assert wakes_for(WakeUps("w", Scope(), threading.Event()), Due(start=start + 10)) is wakes
 
 
-@everywhere
+@each_database
 @transactional
 @pytest.mark.parametrize(("message", "count"), [(SHOP, 0), (ANYTHING, 1)], ids=["known place", "anything"])
 def test_a_message_of_a_known_place_is_claimed_without_a_poll(claimer, polls, message, count):
@@ -157,7 +157,7 @@ def test_a_worker_listens_from_open_until_close(carrier):
     assert carrier._listeners.channels() == set()
 
 
-@everywhere
+@each_database
 @transactional
 def test_a_revocation_is_checked_against_the_database(carrier, monkeypatch):
     """A message may be late or wrong: a work that is still leased runs on."""

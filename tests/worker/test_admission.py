@@ -17,12 +17,12 @@ from django_ayework.worker import executor as executor_module
 from django_ayework.worker.admission import MEGABYTE, BacklogMonitor, Backpressure, Retirement, resident_bytes
 from django_ayework.worker.executor import Executor
 from tests.clocks import Clock
+from tests.marks import each_database
 from tests.processes import eventually
 from tests.worker.works import hold, quick
 
 LONG = 30.0
 pytestmark = pytest.mark.vendors("sqlite")
-everywhere = pytest.mark.vendors("sqlite", "postgresql", "mysql")
 
 
 class Load:
@@ -183,7 +183,7 @@ def watch(settings):
     return watch
 
 
-@everywhere
+@each_database
 def test_it_reports_after_a_while_of_being_behind_with_the_true_depth(watch):
     WorkFactory.create_batch(7)
     WorkFactory.create_batch(2, queue="others")
@@ -203,7 +203,7 @@ def test_it_reports_again_while_that_lasts_and_not_after_it_has_ended(watch):
     assert watch(True) == [(3, 1, 10.0), (3, 1, 40.0), (3, 1, 10.0)]
 
 
-@everywhere
+@each_database
 def test_a_worker_asks_the_hook_before_it_claims_and_claims_nothing_while_it_is_held_back(settings):
     asked, go = [], threading.Event()
     settings.AYEWORK = {

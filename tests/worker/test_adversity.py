@@ -24,6 +24,7 @@ from django_ayework.worker import in_flight as leases_module
 from django_ayework.worker import worker as worker_module
 from django_ayework.worker.worker import Worker
 from tests.attempts.conftest import connected
+from tests.marks import on_servers
 from tests.processes import eventually
 from tests.worker.conftest import Flaky, all_end
 from tests.worker.works import hold_async, quick
@@ -221,7 +222,6 @@ BOUND = {
 }
 SLOW = {"postgresql": "SELECT pg_sleep(20)", "mysql": "SELECT SLEEP(20)"}
 
-servers = pytest.mark.vendors("postgresql", "mysql")
 #: Behind PgBouncer (see tests/pgbouncer.py) no session is the engine's own.
 is_pooled = bool(django_settings.DATABASES["default"].get("DISABLE_SERVER_SIDE_CURSORS"))
 own_session = pytest.mark.skipif(is_pooled, reason="sessions are lent here")
@@ -256,7 +256,7 @@ def bound_of_handler() -> float:
     return bound()
 
 
-@servers
+@on_servers
 @own_session
 @pytest.mark.parametrize("timeout", [2.5, None])
 def test_a_session_of_the_engine_is_bounded_and_a_handlers_is_left_alone(settings, timeout):
@@ -267,7 +267,7 @@ def test_a_session_of_the_engine_is_bounded_and_a_handlers_is_left_alone(setting
         assert enqueue(bound_of_handler()).result(timeout=20) == before
 
 
-@servers
+@on_servers
 @own_session
 def test_a_statement_that_takes_too_long_is_ended_and_known_for_what_it_is(settings):
     def wait() -> bool:
@@ -307,7 +307,7 @@ def test_the_engine_compiles_no_statement():
     assert in_session(lambda: ask("SHOW jit")) == "off"
 
 
-@servers
+@on_servers
 @own_session
 def test_every_thread_of_the_engine_has_a_bounded_session(monkeypatch):
     found: dict[str, float] = {}

@@ -19,6 +19,7 @@ from django_ayework.worker.health import HealthServer
 from django_ayework.worker.threads import EngineThread
 from django_ayework.worker.worker import Worker
 from tests.attempts.conftest import connected
+from tests.marks import each_database
 from tests.processes import PATIENCE, eventually
 from tests.worker.works import hold, quick
 
@@ -70,7 +71,7 @@ def server():
     server.close()
 
 
-@pytest.mark.vendors("sqlite", "postgresql", "mysql")
+@each_database
 def test_a_worker_is_ready_from_its_registration_until_it_stops(stage, server):
     worker = Worker(concurrency=3)
     server.report = worker.health.report
@@ -87,7 +88,7 @@ def test_a_worker_is_ready_from_its_registration_until_it_stops(stage, server):
         stage.go.set()
 
 
-@pytest.mark.vendors("sqlite", "postgresql", "mysql")
+@each_database
 def test_a_worker_without_its_database_is_live_and_not_ready(server, monkeypatch):
     def fail(*args):
         raise OperationalError("server closed the connection")

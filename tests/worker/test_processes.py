@@ -22,15 +22,15 @@ from django_ayework.worker.process import (
     shorten_switch_interval,
     use_one_cpu,
 )
+from tests.marks import each_database
 from tests.processes import ROOT, ended, ended_well, eventually, get, health_address, stopped, worker_process
 from tests.worker.works import at, at_async, at_in_thread, cpus, dies, interpreter, quick, started
 
 pytestmark = pytest.mark.vendors("sqlite")
-everywhere = pytest.mark.vendors("sqlite", "postgresql", "mysql")
 one_or_two = pytest.mark.parametrize("processes", ["1", "2"])
 
 
-@everywhere
+@each_database
 def test_a_worker_that_stops_lets_running_works_end_and_takes_no_other(patient_env, tmp_path):
     """A service manager and a shell may each send one signal."""
     enqueue_many([quick(number=number) for number in range(50)], priority=1)
@@ -114,7 +114,7 @@ def test_a_switch_interval_of_the_project_is_kept(chosen):
         sys.setswitchinterval(DEFAULT_SWITCH_INTERVAL)
 
 
-@everywhere
+@each_database
 def test_works_that_outlast_the_grace_go_back_unharmed(short_lease_env, tmp_path):
     """Also one in a thread that would keep the process from ending."""
     for number, kind in enumerate([at, at_async, at_in_thread]):
@@ -127,7 +127,7 @@ def test_works_that_outlast_the_grace_go_back_unharmed(short_lease_env, tmp_path
     assert not Attempt.objects.exists()
 
 
-@everywhere
+@each_database
 def test_the_works_of_a_killed_worker_go_to_another(quick_polls, short_lease_env, tmp_path):
     handles = [enqueue(kind(place=str(tmp_path), number=n)) for n, kind in enumerate([at, at, at_async])]
     with worker_process(short_lease_env) as victim:

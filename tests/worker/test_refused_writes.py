@@ -17,6 +17,7 @@ from django_ayework.testing import now, running_worker
 from django_ayework.worker import attempt
 from django_ayework.worker import worker as worker_module
 from django_ayework.worker.worker import Worker
+from tests.marks import on_servers
 from tests.processes import PATIENCE, eventually
 from tests.races.holding import in_thread, transaction_elsewhere
 from tests.worker import works
@@ -24,7 +25,6 @@ from tests.worker.conftest import all_end, while_it_runs
 from tests.worker.works import hold, quick
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
-servers = pytest.mark.vendors("postgresql", "mysql")
 
 
 @work(name="worker.returns_much", retry=Retry(attempts=1))
@@ -211,7 +211,7 @@ TRIGGERS = {
 }
 
 
-@servers
+@on_servers
 def test_outcomes_that_a_trigger_of_the_project_refuses_delay_no_others():
     create, drop = TRIGGERS[connection.vendor]
     with running_worker(concurrency=3) as worker:
@@ -227,7 +227,7 @@ def test_outcomes_that_a_trigger_of_the_project_refuses_delay_no_others():
     assert not Attempt.objects.exists()
 
 
-@servers
+@on_servers
 @pytest.mark.parametrize("kind", ["cancelled", "rolled back", "gate"])
 def test_a_caller_that_holds_a_row_delays_the_outcome_of_its_work_alone(stage, kind):
     handle = enqueue(hold(number=7))
@@ -256,7 +256,7 @@ def test_a_caller_that_holds_a_row_delays_the_outcome_of_its_work_alone(stage, k
     assert outcomes == (["revoked"] if kind == "cancelled" else [])
 
 
-@servers
+@on_servers
 def test_a_caller_that_holds_a_group_delays_the_outcomes_of_its_members_alone(stage):
     ours, other = enqueue_many([quick(number=1), quick(number=2)], delay=3600, together=True)
     with running_worker(concurrency=3), transaction_elsewhere(lambda: cancel(ours.id)):
@@ -268,7 +268,7 @@ def test_a_caller_that_holds_a_group_delays_the_outcomes_of_its_members_alone(st
         assert other.result(timeout=PATIENCE) == 2
 
 
-@servers
+@on_servers
 def test_a_caller_that_holds_a_unit_delays_the_outcomes_that_output_it_alone():
     """The lock of a new unit is a row that nobody else can see yet."""
     with running_worker(concurrency=3):
@@ -282,7 +282,7 @@ def test_a_caller_that_holds_a_unit_delays_the_outcomes_that_output_it_alone():
     assert set(Work.objects.filter(type=outputs.name).values_list("delivery", flat=True)) == {1}
 
 
-@servers
+@on_servers
 def test_a_row_that_was_locked_for_longer_than_a_lease_is_renewed_and_not_taken(stage, settings):
     settings.AYEWORK = {"LEASE": 1.5, "POLL_INTERVAL": 0.05}  # renewed twice before a lapse is confirmed
     with while_it_runs(hold(number=3), workers=2, concurrency=1) as (handle, _):
@@ -294,7 +294,7 @@ def test_a_row_that_was_locked_for_longer_than_a_lease_is_renewed_and_not_taken(
     assert Work.objects.get(id=handle.id).delivery == 1
 
 
-@servers
+@on_servers
 def test_a_transaction_that_the_engine_leaves_open_ends_by_itself(settings):
     """Its host was frozen, or has vanished: the locks are given back to the others."""
     settings.AYEWORK = {"STATEMENT_TIMEOUT": 1}
