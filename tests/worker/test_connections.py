@@ -87,20 +87,23 @@ def test_a_worker_that_stops_does_not_wait_for_its_database_for_ever(cut_off_env
     assert Work.objects.get(id=handle.id).status == "running"
 
 
-def test_a_worker_waits_for_its_database_to_start_and_stops_at_once_without_it_and_anything_in_hand(
-    cut_off_env, proxy
-):
-    handle = enqueue(quick())
-    proxy.cut()
+def test_a_worker_without_anything_in_hand_stops_at_once_without_its_database(cut_off_env, proxy):
     with worker_process(cut_off_env, "--health-port", "0") as process:
         url = health_address(process)
-        eventually(lambda: proxy.refused)
-        proxy.mend()
-        handle.result(timeout=30)
         eventually(lambda: get(f"{url}/ready")[0] == 200)
         proxy.cut()
         output = stopped(process)
     assert "could not note that it stopped" in output
+
+
+def test_a_worker_that_starts_without_its_database_waits_for_it(cut_off_env, proxy):
+    handle = enqueue(quick())
+    proxy.cut()
+    with worker_process(cut_off_env, "--burst") as process:
+        eventually(lambda: proxy.refused)
+        proxy.mend()
+        handle.result(timeout=30)
+        ended_well(process)
 
 
 #: What the statement says that gets no answer, by the thread that sends it.
