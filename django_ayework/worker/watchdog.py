@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -55,7 +56,8 @@ class Watchdog:
     def __post_init__(self) -> None:
         if self._file is not None:  # the process may change its directory
             self._file = os.path.abspath(self._file)
-            self._identity = identity_of(self._file)
+            with suppress(OSError):
+                self._identity = identity_of(self._file)
 
     def check(self) -> None:
         """Check everything once."""
@@ -72,7 +74,9 @@ class Watchdog:
     def _check_file(self, file: str) -> None:
         """Compare the file with the one that was there first."""
         try:
-            identity = identity_of(file)
+            identity: tuple[int, int] | None = identity_of(file)
+        except FileNotFoundError:
+            identity = None
         except OSError:  # its folder cannot be read at the moment
             return
         self._identity = self._identity or identity
@@ -114,10 +118,7 @@ class Watchdog:
             )
 
 
-def identity_of(file: str) -> tuple[int, int] | None:
-    """Return what tells a file from another one at the same path; None if there is none."""
-    try:
-        found = os.stat(file)
-    except FileNotFoundError:
-        return None
+def identity_of(file: str) -> tuple[int, int]:
+    """Return what tells a file from another one at the same path."""
+    found = os.stat(file)
     return found.st_dev, found.st_ino
