@@ -219,8 +219,7 @@ class Executor:
         If the system has no thread left, the next end of a load or the next ``submit`` tries again; only
         the first refusal is logged.
         """
-        while self._ready and self._taken < self.concurrency:
-            load = self._ready[0]
+        while self._taken < self.concurrency and (load := self._next_ready()) is not None:
             try:
                 if is_async(load):
                     self._event_loop().submit(load, self._free_slot)
@@ -233,10 +232,17 @@ class Executor:
                         load, refused, logged("thread-not-started"),
                     )  # fmt: skip
                 self._is_refused = True
+                self._ready.appendleft(load)
                 return
             self._is_refused = False
-            self._ready.popleft()
             self._taken += 1
+
+    def _next_ready(self) -> Load | None:
+        """Take the next queued load, with or without the lock."""
+        try:
+            return self._ready.popleft()
+        except IndexError:
+            return None
 
     def _idle_thread(self) -> SlotThread:
         """Return a thread that has nothing to do, started now if need be (under the lock)."""
@@ -262,10 +268,15 @@ class Executor:
         tend_connections(tidy_connections)
 
     def _next_for(self, thread: SlotThread) -> Load | None:
-        """Return what the thread runs next in its slot; or free the slot, and note that it is idle."""
+        """Return what the thread runs next in its slot; or free the slot, and note that it is idle.
+
+        Without the lock while loads are queued: slots that wait for it take longer than a quick handler.
+        """
+        if (load := self._next_ready()) is not None:
+            if not is_async(load):
+                return load
+            self._ready.appendleft(load)
         with self._lock:
-            if self._ready and not is_async(self._ready[0]):
-                return self._ready.popleft()
             self._taken -= 1
             self._idle.append(thread)
             self._fill()

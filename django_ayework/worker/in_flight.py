@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -227,17 +228,18 @@ class InFlight:
     """
 
     on_room: Callable[[], None]
-    #: Works and batches that gather, wait for a slot, or run in one.
-    unfinished: int = 0
     #: Works and batches that doers hold, waiting or running.
     in_doers: int = 0
-    #: Works and batches that have left their slots.
-    finished: int = 0
     #: Attempts made since the start, or to be made.
     attempts: int = 0
     #: An end that leaves as many unfinished, or fewer, calls ``on_room``.
     low_water: int = 0
     _held: dict[str, Delivery] = field(default_factory=dict)
+    #: Works and batches that were ever to take a slot.
+    _begun: int = 0
+    #: Those of them that have left it: a count, and the latest, which are not counted yet.
+    _counted_ends: int = 0
+    _ends: deque[None] = field(default_factory=deque)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, deliveries: list[Delivery]) -> None:
@@ -252,19 +254,30 @@ class InFlight:
             if in_doer:
                 self.in_doers += 1
             else:
-                self.unfinished += 1
+                self._begun += 1
 
     def finish(self, in_doer: bool = False) -> None:
-        """Note that a work or a batch has ended; its settlement may still be on its way."""
-        with self._lock:
-            if in_doer:
+        """Note that a work or a batch has ended; its settlement may still be on its way.
+
+        A slot that ends takes no lock: slots that wait for one another take longer than a quick handler.
+        """
+        if in_doer:
+            with self._lock:
                 self.in_doers -= 1
-            else:
-                self.unfinished -= 1
-                self.finished += 1
-            has_room = in_doer or self.unfinished <= self.low_water
-        if has_room:
+        else:
+            self._ends.append(None)
+        if in_doer or self.unfinished <= self.low_water:
             self.on_room()
+
+    @property
+    def finished(self) -> int:
+        """Works and batches that have left their slots."""
+        return self._counted_ends + len(self._ends)
+
+    @property
+    def unfinished(self) -> int:
+        """Works and batches that gather, wait for a slot, or run in one."""
+        return self._begun - self.finished
 
     def settle(self, deliveries: list[Delivery]) -> None:
         """Forget works that are settled."""
@@ -272,6 +285,9 @@ class InFlight:
             for delivery in deliveries:
                 if self._held.get(delivery.row.id) is delivery:
                     del self._held[delivery.row.id]
+            for _ in range(len(self._ends)):
+                self._counted_ends += 1
+                self._ends.popleft()
             empty = not self._held
         if empty:
             self.on_room()
@@ -317,7 +333,7 @@ class InFlight:
         self.attempts += sign * len(deliveries)
         for delivery in deliveries:
             if not delivery.in_batch and delivery.doer is None:
-                self.unfinished += sign
+                self._begun += sign
             elif not delivery.in_batch:
                 self.in_doers += sign
 

@@ -71,6 +71,18 @@ class EngineThread:
                     time.sleep(BEGIN_AGAIN_AFTER)
 
 
+class WakeEvent(threading.Event):
+    """An event that wakes one thread, which clears it before it looks for what there is to do.
+
+    Setting it again takes no lock: slots set it at each end of a work, and would wait for one another.
+    """
+
+    def set(self) -> None:
+        """Wake the thread. What it is to find must be in place before."""
+        if not self.is_set():
+            super().set()
+
+
 class LoopThread(EngineThread):
     """A thread that calls :meth:`turn` again and again, and rests in between.
 
@@ -86,7 +98,7 @@ class LoopThread(EngineThread):
 
     def __init__(self, name: str, recovery: Recovery, waits_for_locks: bool = False) -> None:
         super().__init__(name, self._loop, waits_for_locks)
-        self.wake = threading.Event()
+        self.wake = WakeEvent()
         self._recovery = recovery
         self._stopping = threading.Event()
 

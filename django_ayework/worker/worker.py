@@ -41,7 +41,7 @@ from django_ayework.worker.in_flight import ActiveWork, Delivery, InFlight, Leas
 from django_ayework.worker.maintenance import MaintenanceThread, Scheduler
 from django_ayework.worker.settler import Settler
 from django_ayework.worker.shutdown import ends_in_time, wind_down
-from django_ayework.worker.threads import EngineThread, Recovery
+from django_ayework.worker.threads import EngineThread, Recovery, WakeEvent
 from django_ayework.worker.watchdog import CHECK_EVERY, Watchdog, WatchedThread
 
 logger = logging.getLogger("django_ayework")
@@ -135,7 +135,7 @@ class Worker(Engine):
         scheduler: bool = True,
     ) -> None:
         registry.load()
-        self._wake = threading.Event()
+        self._wake = WakeEvent()
         asked = concurrency or get_settings().concurrency
         # Handlers take their connections from the project's pool, if it has one; a work without one would
         # wait in its slot, and fail.
@@ -402,9 +402,11 @@ class Worker(Engine):
 
     def _wanted(self) -> int:
         """Return for how many slots to claim now; none while enough is in hand."""
-        held, target = self._in_flight.unfinished, self._prefetch.target
-        # In big bites while works are quick, at once if slots idle.
+        target = self._prefetch.target
+        # In big bites while works are quick, at once if slots idle. Works are counted after the mark is set:
+        # an end that the count misses meets the mark, and wakes this thread.
         self._in_flight.low_water = max(self.concurrency - 1, target // 2)
+        held = self._in_flight.unfinished
         if held > self._in_flight.low_water or self._stopping.is_set():
             return 0
         return min(target - held, self._retirement.attempts_left(self._in_flight.attempts))
