@@ -1,6 +1,7 @@
 """What a worker does while all is well, what it is told through the database, and what it logs."""
 
 import logging
+import sys
 import threading
 import time
 from datetime import timedelta
@@ -49,6 +50,27 @@ def test_plain_and_async_works_share_the_slots_and_async_ones_run_at_the_same_ti
     assert stage.most_inside == 3
     assert sorted(stage.started) == list(range(12))
     assert len(set(results[1::3] + results[2::3])) == 1
+
+
+def test_slots_that_change_threads_at_any_instruction_lose_no_work_and_no_slot(stage, monkeypatch):
+    monkeypatch.setattr(maintenance, "STALE_AFTER", 600.0)  # else a lost work is given back
+    stage.go.set()
+    kinds = [hold, hold, hold_async] * 100
+    switches_after = sys.getswitchinterval()
+    with running_worker(concurrency=3):
+        sys.setswitchinterval(1e-6)
+        try:
+            all_end(enqueue_many([kind(number=number) for number, kind in enumerate(kinds)]))
+        finally:
+            sys.setswitchinterval(switches_after)
+        assert sorted(stage.started) == list(range(300))
+        stage.go.clear()
+        handles = enqueue_many([hold(number=number) for number in range(300, 306)])
+        eventually(lambda: stage.inside == 3)
+        stage.go.set()
+        all_end(handles)
+    assert counts() == {"success": 306}
+    assert stage.most_inside == 3
 
 
 def test_a_burst_runs_what_its_works_release_and_ends_once_nothing_is_due_and_nothing_runs(stage):
