@@ -271,8 +271,12 @@ class InFlight:
 
     @property
     def finished(self) -> int:
-        """Works and batches that have left their slots."""
-        return self._counted_ends + len(self._ends)
+        """Works and batches that have left their slots.
+
+        Without the lock, and in this order: ends that are counted meanwhile make the sum too high for a
+        moment, which claims early. A sum that is too low would let the last end wake nobody.
+        """
+        return len(self._ends) + self._counted_ends
 
     @property
     def unfinished(self) -> int:
@@ -286,7 +290,7 @@ class InFlight:
                 if self._held.get(delivery.row.id) is delivery:
                     del self._held[delivery.row.id]
             for _ in range(len(self._ends)):
-                self._counted_ends += 1
+                self._counted_ends += 1  # before it goes, see ``finished``
                 self._ends.popleft()
             empty = not self._held
         if empty:
