@@ -72,7 +72,7 @@ class RunningAttempt(ABC):
     #: The headers of the work; of a batch those of its first one.
     headers: Mapping[str, str]
     #: How attempts ended that did not succeed, once the handler has returned.
-    failures: list[AttemptFailure]
+    failures: Sequence[AttemptFailure]
 
     @property
     @abstractmethod

@@ -5,7 +5,6 @@ Spans follow the semantic conventions for messaging systems.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
@@ -24,6 +23,7 @@ try:
     from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]  # not typed
     from opentelemetry.trace import (
         INVALID_SPAN,
+        INVALID_SPAN_CONTEXT,
         Link,
         NonRecordingSpan,
         Span,
@@ -59,8 +59,8 @@ MOST_LINKS = 128
 #: Outcomes that make a span one of an error; a deferral is none.
 ERRORS = frozenset({Outcome.FAILED, Outcome.DIED})
 
-#: The first version of the header; its trace is sampled as the lowest bit of its flags says.
-TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+#: How the first version of the header begins; its trace is sampled as the lowest bit of its flags says.
+VERSION = "00-"
 UNSAMPLED_DIGITS = "02468ace"
 #: In the description of a sampler that respects parents, before the one for parents that are not sampled.
 NOT_SAMPLED = "remoteParentNotSampled:"
@@ -185,20 +185,28 @@ class AttemptSpan(Current):
 class RemoteSpan(NonRecordingSpan):
     """The span that a traceparent names, which is read when something asks for it."""
 
+    _read: SpanContext | None = None
+
     def __init__(self, traceparent: str) -> None:
         self._traceparent = traceparent
-        self._read: SpanContext | None = None
 
     def get_span_context(self) -> SpanContext:
         """Return what identifies the span."""
         if self._read is None:
-            _, trace_id, span_id, flags = self._traceparent.split("-")
-            ids = int(trace_id, 16), int(span_id, 16)
-            self._read = SpanContext(*ids, is_remote=True, trace_flags=TraceFlags(int(flags, 16)))
+            self._read = read_traceparent(self._traceparent)
         return self._read
 
     def __repr__(self) -> str:
         return f"RemoteSpan({self._traceparent!r})"
+
+
+def read_traceparent(text: str) -> SpanContext:
+    """Return what identifies the span that a traceparent names; an invalid context if it names none."""
+    try:
+        _, trace_id, span_id, flags = text.split("-")
+        return SpanContext(int(trace_id, 16), int(span_id, 16), True, TraceFlags(int(flags, 16)))
+    except ValueError:
+        return INVALID_SPAN_CONTEXT
 
 
 def parent_of(headers: Mapping[str, str]) -> tuple[Context, bool]:
@@ -206,7 +214,8 @@ def parent_of(headers: Mapping[str, str]) -> tuple[Context, bool]:
 
     A lone traceparent is parsed only when the span is sampled.
     """
-    if len(headers) == 1 and TRACEPARENT.fullmatch(text := headers.get("traceparent", "")):
+    text = headers.get("traceparent", "")
+    if text[:3] == VERSION and len(headers) == 1:
         return Context({SPAN: RemoteSpan(text)}), text[-1] in UNSAMPLED_DIGITS
     parent = propagate.extract(headers, NOWHERE)
     found = span_context(parent)

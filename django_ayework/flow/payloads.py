@@ -392,6 +392,7 @@ def headers_of(text: str) -> dict[str, str]:
     """Return the headers among stored options; none if there are none, or they cannot be read."""
     _, mark, headers = text.partition(HEADERS)
     try:
-        return dict(headers_decoder.raw_decode(headers)[0]) if mark else {}
-    except (ValueError, TypeError):
+        found = headers_decoder.raw_decode(headers)[0] if mark else {}
+    except ValueError:
         return {}
+    return found if isinstance(found, dict) else {}

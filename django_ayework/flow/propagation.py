@@ -62,7 +62,7 @@ class AttemptOfRows(RunningAttempt):
     ) -> None:
         self.type = work_type.name
         self.is_batch = is_batch
-        self.failures = []
+        self.failures = ()
         self._rows = rows
         self._work_type = work_type
         self._arguments = arguments
@@ -92,30 +92,26 @@ class AttemptOfRows(RunningAttempt):
         self._blocks: list[AbstractContextManager[Any]] = []
         for propagator in propagators:
             try:
-                block = propagator.attach(self)
+                if (block := propagator.attach(self)) is not None:
+                    self._blocks.append(block)
             except BaseException as error:
                 report(error, "hook", f"the propagator {propagator!r} could not be attached")
-            else:
-                if block is not None:
-                    self._blocks.append(block)
         return bool(self._blocks)
 
     def failed(self, id: str, error: BaseException, decision: AttemptDecision | None) -> None:
         """Note that the attempt of one of the works did not succeed."""
         outcome, reason = (decision.outcome, decision.reason) if decision is not None else (None, None)
         work = next(work for work in self.works if work.id == id)
-        self.failures.append(AttemptFailure(work, error, outcome, str(reason or "")))
+        self.failures = (*self.failures, AttemptFailure(work, error, outcome, str(reason or "")))
 
     def __enter__(self) -> None:
         self._logged.__enter__()
-        blocks, self._blocks = self._blocks, []
-        for block in blocks:
+        for block in self._blocks:
             try:
                 block.__enter__()
             except BaseException as error:
                 report(error, "hook", f"the block of a propagator ({block!r}) could not be entered")
-            else:
-                self._blocks.append(block)
+                self._blocks = [other for other in self._blocks if other is not block]
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
