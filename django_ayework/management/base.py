@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from django.core.checks import CheckMessage, run_checks
 from django.core.exceptions import ImproperlyConfigured
@@ -26,6 +27,9 @@ from django_ayework.rules.codec.text import has_surrogates
 from django_ayework.rules.formatting import counted
 from django_ayework.store.database import alias
 
+#: An option in the help of a command, or in a message of argparse.
+OPTION: Final = re.compile(r"--[a-z][\w-]*")
+
 
 def refused(code: str, text: str) -> CommandError:
     """Return the error of a command, with a note that leads to its entry in the documentation."""
@@ -33,7 +37,23 @@ def refused(code: str, text: str) -> CommandError:
 
 
 class AyeworkCommand(BaseCommand):
-    """A command that prints, below its error, the address of the entry in the documentation."""
+    """A command that prints, below its error, the address of the entry in the documentation.
+
+    Options must be written in full: ``--al`` is not taken for ``--all``.
+    """
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        """Return a parser that suggests an option for one that does not exist."""
+        parser = super().create_parser(prog_name, subcommand, allow_abbrev=False, **kwargs)
+        refuse = parser.error
+
+        def error(message: str) -> None:
+            options = OPTION.findall(parser.format_help())
+            hints = (did_you_mean(name, options) for name in OPTION.findall(message) if name not in options)
+            refuse(message + next((f".{hint}" for hint in hints if hint), ""))
+
+        parser.error = error  # type: ignore[method-assign]  # Django makes the parser
+        return parser
 
     def execute(self, *args: Any, **options: Any) -> Any:
         """Run the command."""

@@ -1,6 +1,7 @@
 """``ayework_cancel`` and ``ayework_retry``: works are chosen by id, by group or by type."""
 
 import json
+import re
 from datetime import timedelta
 from io import StringIO
 
@@ -193,3 +194,18 @@ def test_a_success_is_run_again_if_that_is_said(call):
     refused("1 of 1 works could not be retried", "ayework_retry", done.id)
     assert call("ayework_retry", done.id, "--again") == "Retried 1 work.\n"
     assert Work.objects.get(status="pending").parent_id == done.id
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "hint"),
+    [
+        ("ayework_cancel", "--al", ". Did you mean '--all'?"),
+        ("ayework_worker", "--concurency=4", ". Did you mean '--concurrency'?"),
+        ("ayework_retry", "--zzzzz", ""),
+    ],
+)
+def test_an_option_that_does_not_exist_is_refused_with_the_nearest_one(live, command, option, hint):
+    message = re.escape(f"unrecognized arguments: {option}{hint}") + "$"
+    with pytest.raises(CommandError, match=message):
+        call_command(command, option)
+    assert not those("cancelled")
