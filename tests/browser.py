@@ -26,6 +26,8 @@ def start(directory: Path) -> Any:
     found = map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))
     options.binary_location = next(path for path in found if path)
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
+    driver.execute_cdp_cmd("Animation.enable", {})
+    driver.execute_cdp_cmd("Animation.setPlaybackRate", {"playbackRate": 1000})  # transitions end at once
     driver.implicitly_wait(10)
     driver.set_script_timeout(60)
     return driver
