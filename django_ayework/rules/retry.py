@@ -247,7 +247,7 @@ def decide_failure(error: BaseException, advice: object, retry_input: RetryInput
     for request in (error, advice):
         if isinstance(request, Defer):
             return defer(request, error_text(error), now)
-        if isinstance(request, Abort) or request == "abort":
+        if isinstance(request, Abort) or (isinstance(request, str) and request == "abort"):
             cause = error.cause if isinstance(error, Abort) else None
             return die(Reason.ABORTED, cause_text(error if cause is None else cause))
         if isinstance(request, Reschedule):

@@ -395,7 +395,8 @@ class Claimer:
         """Return how many seconds to rest when there was nothing: an interval, or until the next start.
 
         The rest is longer if messages would say that something is due; but no message names lapsed leases.
-        It is shorter while another transaction holds the control of a type.
+        It is shorter while another transaction holds the control of a type, and when a message has said that
+        something is due without a poll since.
         """
         settings = get_settings()
         pause = settings.poll_interval
@@ -404,7 +405,7 @@ class Claimer:
         if is_told and not knows_of_works and not self.is_quiet:
             pause = max(pause, min(LONG_REST * pause, settings.lease / 6))
         pause *= random.uniform(0.9, 1.1)  # noqa: S311  # spreads the fleet
-        if self._is_contended:
+        if self._is_contended or self._anything_due:
             pause = min(pause, POLL_AGAIN_AFTER)
         if self.next_start is not None:
             pause = min(pause, max(0.0, (self.next_start - clock.now()).total_seconds()))

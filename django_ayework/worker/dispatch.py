@@ -384,12 +384,22 @@ class Dispatcher:
                 self.in_flight.finish(in_doer=True)
 
     def _run_in_doer(self, load: Load) -> None:
-        """Run in this thread of a doer, unless the work was lost or cancelled while it waited."""
+        """Run in this thread of a doer, unless the work was lost, cancelled or given back while it waited.
+
+        What does not run needs no event loop, which a worker that stops may have ended.
+        """
         abort_lost_waiting(load.deliveries, DOERS_TRUSTED_FOR)
-        if isinstance(load, Delivery) and load.signal.aborted and load.start():
-            self.executor.finished(load, without_outcome(load))
+        if isinstance(load, Batch):
+            runs = load.start()  # without lost works
+        elif load.signal.aborted:
+            load.start()
+            runs = False
         else:
-            self.executor.run_here(load)  # a batch leaves out lost works
+            runs = not load.withdrawn
+        if runs:
+            self.executor.run_here(load)
+        else:
+            self.executor.finished(load, without_outcome(load))
 
 
 def wait_for_slot(load: Load) -> None:

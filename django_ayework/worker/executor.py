@@ -9,6 +9,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from contextvars import Context
 from functools import partial
 from typing import TypeAlias
 
@@ -58,7 +60,8 @@ class EventLoopThread:
         self.heartbeat = Heartbeat("event loop")
         self.heartbeat.is_in_project_code = True
         self._loop = asyncio.new_event_loop()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[list[Ended]]] = set()
+        self._lock = threading.Lock()
         self._is_over = False
         self._thread = threading.Thread(target=self._run, name="ayework-async", daemon=True)
         try:
@@ -68,12 +71,20 @@ class EventLoopThread:
             raise
 
     def submit(self, load: Load, on_end: Callable[[], None]) -> None:
-        """Hand over a load, from any thread; ``on_end`` is called on the loop."""
-        self._loop.call_soon_threadsafe(self._spawn, load, on_end)
+        """Hand over a load, from any thread; ``on_end`` is called on the loop, unless the loop has ended.
+
+        The context of the caller may be that of another handler, so the load gets one of its own.
+        """
+        with self._lock:
+            if self._is_over:
+                raise RuntimeError("the event loop of the worker has ended")
+            self._loop.call_soon_threadsafe(self._spawn, load, on_end, context=Context())
 
     def stop(self, timeout: float) -> None:
         """Cancel what still runs, then end the loop; do not wait for longer than ``timeout`` seconds."""
-        asyncio.run_coroutine_threadsafe(self._cancel_all(), self._loop)
+        with self._lock:
+            self._is_over = True
+            self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout)
 
     @property
@@ -82,12 +93,20 @@ class EventLoopThread:
         return not self._thread.is_alive() and not self._is_over
 
     def _run(self) -> None:
-        """Run the loop; asyncio ends it when a task of a handler raises SystemExit or KeyboardInterrupt."""
+        """Run the loop; asyncio ends it when a task of a handler raises SystemExit or KeyboardInterrupt.
+
+        At its end no load comes any more. Those that were handed over are spawned before they are cancelled.
+        """
         asyncio.set_event_loop(self._loop)
         self._beat()
-        while not self._is_over:
+        has_ended = False
+        while not has_ended:
             try:
-                self._loop.run_forever()
+                if not self._is_over:
+                    self._loop.run_forever()
+                else:
+                    self._loop.run_until_complete(self._cancel_all())
+                    has_ended = True
             except BaseException as error:
                 report(error, "queue", "a task of a handler tried to end the event loop, which goes on")
         self._loop.close()
@@ -98,24 +117,30 @@ class EventLoopThread:
         self._loop.call_later(BEAT_EVERY, self._beat)
 
     def _spawn(self, load: Load, on_end: Callable[[], None]) -> None:
-        task = self._loop.create_task(self._attempt(load, on_end))
+        task = self._loop.create_task(self._attempt(load))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(partial(self._ended, load, on_end))
 
-    async def _attempt(self, load: Load, on_end: Callable[[], None]) -> None:
-        """Run one load; ``finished`` is called in any case."""
-        outcomes = without_outcome(load)
+    def _ended(self, load: Load, on_end: Callable[[], None], task: asyncio.Task[list[Ended]]) -> None:
+        """Hand on the outcomes; or begin anew, if a handler has cancelled the task before its first step."""
+        self._tasks.discard(task)
+        if task.cancelled() and not self._is_over:
+            self._spawn(load, on_end)
+            return
         try:
-            if load.start():
-                outcomes = await self._isolated(load)
+            self.finished(load, without_outcome(load) if task.cancelled() else task.result())
+        finally:
+            on_end()
+
+    async def _attempt(self, load: Load) -> list[Ended]:
+        """Run one load; return its outcomes in any case."""
+        try:
+            return await self._isolated(load) if load.start() else without_outcome(load)
         except asyncio.CancelledError:  # the worker stops, and gives the work back
-            pass
+            return without_outcome(load)
         except BaseException as error:
             report(error, "queue", f"the engine failed on {load}")
-            outcomes = [(each, escaped(each, error)) for each in load.deliveries]
-        finally:
-            self.finished(load, outcomes)
-            on_end()
+            return [(each, escaped(each, error)) for each in load.deliveries]
 
     async def _isolated(self, load: Load) -> list[Ended]:
         """Give each load a thread of its own for what it runs with ``sync_to_async``, such as queries.
@@ -127,16 +152,17 @@ class EventLoopThread:
                 return await arun(load, self.services)
             finally:
                 if has_thread(context):
-                    await asyncio.shield(sync_to_async(end_connections)(load))
+                    with suppress(
+                        asyncio.CancelledError
+                    ):  # of an attempt that has ended: it keeps its outcome
+                        await asyncio.shield(sync_to_async(end_connections)(load))
 
     async def _cancel_all(self) -> None:
-        """Cancel the tasks, let them end, then stop the loop."""
+        """Cancel the tasks, and let them end."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._is_over = True
-        self._loop.call_soon(self._loop.stop)
 
 
 class SlotThread:
@@ -172,6 +198,7 @@ class Executor:
         self._ready: deque[Load] = deque()
         self._taken = 0  # slots in use
         self._is_refused = False
+        self._is_over = False  # then no queued load starts any more, and no event loop
         self._threads: list[SlotThread] = []
         self._idle: list[SlotThread] = []  # the last to become idle is the first to be woken
 
@@ -206,6 +233,8 @@ class Executor:
     def stop(self, timeout: float) -> None:
         """End the threads once they are idle; wait at most ``timeout`` seconds for running handlers."""
         until = time.monotonic() + timeout
+        with self._lock:
+            self._is_over = True
         for each in self._threads:
             each.inbox.put(None)
         for each in self._threads:
@@ -219,7 +248,9 @@ class Executor:
         If the system has no thread left, the next end of a load or the next ``submit`` tries again; only
         the first refusal is logged.
         """
-        while self._taken < self.concurrency and (load := self._next_ready()) is not None:
+        while (
+            not self._is_over and self._taken < self.concurrency and (load := self._next_ready()) is not None
+        ):
             try:
                 if is_async(load):
                     self._event_loop().submit(load, self._free_slot)
@@ -254,6 +285,8 @@ class Executor:
     def _event_loop(self) -> EventLoopThread:
         """Return the thread of the event loop, which is started when it is first needed (under the lock)."""
         if self.loop is None:
+            if self._is_over:
+                raise RuntimeError("the executor has ended")
             self.loop = EventLoopThread(self.services, self.finished)
         return self.loop
 

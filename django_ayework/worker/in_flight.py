@@ -86,9 +86,12 @@ class Delivery:
             return True
 
     def withdraw(self) -> bool:
-        """Take the work back unless its attempt has started; return whether that was possible."""
+        """Take the work back unless its attempt has started; return whether this call has done it.
+
+        Two threads may want that at a time, and only one of them may release the work and count it.
+        """
         with self._lock:
-            if self.started_at is not None:
+            if self.withdrawn or self.started_at is not None:
                 return False
             self.withdrawn = True
             return True

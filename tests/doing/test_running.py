@@ -221,6 +221,22 @@ def test_a_worker_that_stops_gives_back_what_waits_in_its_doers(stage):
     assert sorted(Work.objects.values_list("status", "attempt")) == ended
 
 
+def test_a_worker_that_stops_leaves_no_thread_of_a_doer_waiting_for_async_works(stage):
+    doer = doers.balanced(4, buffer=200)
+    own = typed(hold_async, doer)
+    for _ in range(5):
+        stage.go.clear()
+        enqueue_many([own() for _ in range(150)])
+        with Worker():
+            eventually(lambda: stage.inside["hold"] == 4)
+            threading.Timer(0.03, stage.go.set).start()
+        drained = threading.Thread(target=doer.drained, daemon=True)
+        drained.start()
+        drained.join(timeout=10)
+        assert not drained.is_alive()
+    assert not [each for each in threading.enumerate() if each.name == "ayework-async"]
+
+
 class Broken:
     """A doer of somebody else's that breaks once at each place."""
 

@@ -80,6 +80,16 @@ def decide(error, advice=None, **facts):
     return retry.decide_failure(error, advice, replace(FIRST, **facts))
 
 
+def test_an_exception_that_cannot_be_compared_is_a_failure_like_any_other():
+    class Incomparable(Exception):
+        __hash__ = None
+
+        def __eq__(self, other):
+            raise RuntimeError("not to be compared")
+
+    assert decide(Incomparable("no")).run_at is not None
+
+
 @example(2, Retry(base=1, factor=2, max=30, jitter=0.5), 0.0)  # no jitter drawn
 @example(1, Retry(base=60, factor=2, max=30, jitter=0), 0.0)  # the bound holds for the first retry too
 @example(10_000, Retry(base=0, factor=2, max=30, jitter=0), 0.0)

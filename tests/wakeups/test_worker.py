@@ -142,6 +142,26 @@ def test_a_worker_with_messages_polls_less_often_but_often_enough_for_leases(
 
 
 @transactional
+def test_a_worker_that_only_awaits_ids_polls_soon_after_a_message_without_a_place(carrier, settings, claimer):
+    settings.AYEWORK = {**settings.AYEWORK, "POLL_INTERVAL": 60.0}
+    claimer.claim(1)
+    claimer.arrivals = Nothing()
+    claimer.wake_ups.add(ANYTHING)
+    assert claimer.claim(1) == []
+    assert claimer.pause() <= module.POLL_AGAIN_AFTER
+
+
+class Nothing:
+    """Arrivals that never come."""
+
+    def claim(self, *args):
+        return []
+
+    def without_pushed(self, lanes, controls):
+        return []
+
+
+@transactional
 def test_a_worker_listens_from_open_until_close(carrier):
     wake, revoked = threading.Event(), []
     wake_ups = WakeUps("w", Scope(), wake)
