@@ -27,8 +27,8 @@ from django_ayework.rules.codec.text import has_surrogates
 from django_ayework.rules.formatting import counted
 from django_ayework.store.database import alias
 
-#: An option in the help of a command, or in a message of argparse.
-OPTION: Final = re.compile(r"--[a-z][\w-]*")
+#: An option in the help of a command, or in a message of argparse; without its dashes, which are all alike.
+OPTION: Final = re.compile(r"--([a-z][\w-]*)")
 
 
 def refused(code: str, text: str) -> CommandError:
@@ -50,7 +50,8 @@ class AyeworkCommand(BaseCommand):
         def error(message: str) -> None:
             options = OPTION.findall(parser.format_help())
             hints = (did_you_mean(name, options) for name in OPTION.findall(message) if name not in options)
-            refuse(message + next((f".{hint}" for hint in hints if hint), ""))
+            hint = next((each.replace("'", "'--", 1) for each in hints if each), "")
+            refuse(f"{message}.{hint}" if hint else message)
 
         parser.error = error  # type: ignore[method-assign]  # Django makes the parser
         return parser

@@ -202,6 +202,7 @@ def test_a_success_is_run_again_if_that_is_said(call):
         ("ayework_cancel", "--al", ". Did you mean '--all'?"),
         ("ayework_worker", "--concurency=4", ". Did you mean '--concurrency'?"),
         ("ayework_retry", "--zzzzz", ""),
+        ("ayework_typing", "--json", ""),
     ],
 )
 def test_an_option_that_does_not_exist_is_refused_with_the_nearest_one(live, command, option, hint):
