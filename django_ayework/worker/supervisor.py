@@ -227,6 +227,8 @@ class ProcessSlot:
     children: list[Child] = field(default_factory=list)
     start_at: float = field(default_factory=time.monotonic)
     is_done: bool = False
+    #: Whether one of its children was killed, or left works to their leases.
+    has_failed: bool = False
     _quick_deaths: int = 0
 
     def is_vacant(self, now: float) -> bool:
@@ -255,6 +257,7 @@ class ProcessSlot:
     def note_end(self, child: Child) -> None:
         """Note the end of a child, and when the next one may start."""
         self.children.remove(child)
+        self.has_failed |= bool(child.exit_code)
         if child.received.phase is Phase.FINISHED:
             self.is_done = True
         elif child.received.phase is Phase.DISMISSED:
@@ -324,8 +327,9 @@ class Supervisor:
     def run(self) -> int:
         """Keep the children alive until asked to stop, or until a burst is over; return the exit status.
 
-        It is 0 when all of them stopped in order, 1 when one did not or refused to start, and 128 and the
-        number of the signal after a second signal.
+        It is 0 when all of them stopped in order, 1 when one did not, refused to start or died in a burst,
+        and 128 and the number of the signal after a second signal. A burst does not wait for the works of a
+        child that died, whose leases go on.
         """
         with closing(self._pipe):
             self._pipe.wake_on_signals()
@@ -337,7 +341,10 @@ class Supervisor:
                 self._fill_slots()
                 self._wait()
                 self._note_ends()
-        return 128 + self._signals.numbers[1] if self._signals.is_urgent else int(not self._in_order)
+        if self._signals.is_urgent:
+            return 128 + self._signals.numbers[1]
+        was_burst = all(slot.is_done for slot in self.workers)
+        return int(not self._in_order or (was_burst and any(slot.has_failed for slot in self.workers)))
 
     def report(self) -> HealthReport:
         """Return how all of them are."""

@@ -23,7 +23,7 @@ from tests.processes import (
     unread_pipe,
 )
 from tests.supervisor.kit import at_work, children, is_alive, supervisor
-from tests.supervisor.works import grow, where
+from tests.supervisor.works import grow, kill_once, where
 from tests.worker.works import at, started
 
 pytestmark = pytest.mark.vendors("sqlite")
@@ -53,6 +53,13 @@ def test_a_burst_replaces_processes_after_so_many_attempts_and_ends_once_nothing
     assert "INFO [night] Process 1 of the supervisor is" in output
     assert "It is replaced" not in output, "none of them died"
     assert "ERROR" not in output
+
+
+def test_a_burst_in_which_a_process_was_killed_does_not_end_well(env, tmp_path):
+    enqueue_many([kill_once(marker=str(tmp_path / "killed")), *[where() for _ in range(5)]])
+    with supervisor(env, "--burst") as process:
+        status, output = ended(process)
+    assert (status, output.count("SIGKILL. It is replaced")) == (1, 1)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """Works that say in which process they ran."""
 
 import os
+import signal
+from pathlib import Path
 
 from django_ayework import work
 from django_ayework.signals import worker_started
@@ -18,6 +20,13 @@ def grow(megabytes: int) -> int:
     """Take memory, and keep it."""
     memory.append(os.urandom(2**20) * megabytes)
     return os.getpid()
+
+
+@work(name="supervisor.kill_once")
+def kill_once(marker: str) -> None:
+    if not Path(marker).exists():
+        Path(marker).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def die(**kwargs: object) -> None:
