@@ -102,11 +102,11 @@ class EventLoopThread:
         has_ended = False
         while not has_ended:
             try:
-                if not self._is_over:
-                    self._loop.run_forever()
-                else:
+                if self._is_over:
                     self._loop.run_until_complete(self._cancel_all())
                     has_ended = True
+                else:
+                    self._loop.run_forever()
             except BaseException as error:
                 report(error, "queue", "a task of a handler tried to end the event loop, which goes on")
         self._loop.close()
@@ -152,9 +152,8 @@ class EventLoopThread:
                 return await arun(load, self.services)
             finally:
                 if has_thread(context):
-                    with suppress(
-                        asyncio.CancelledError
-                    ):  # of an attempt that has ended: it keeps its outcome
+                    # A cancellation comes too late here: an attempt that has ended keeps its outcome.
+                    with suppress(asyncio.CancelledError):
                         await asyncio.shield(sync_to_async(end_connections)(load))
 
     async def _cancel_all(self) -> None:
