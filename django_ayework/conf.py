@@ -22,7 +22,7 @@ from django_ayework.define.options import (
     check_doer,
     check_flag,
     check_middleware,
-    check_name,
+    check_queue,
     check_retention,
     checks_of,
     unchecked,
@@ -167,7 +167,7 @@ def read_queues(value: Any, name: str) -> Mapping[str, QueueSettings]:
     if not isinstance(value, Mapping):
         raise TypeError(f"expected {name} to be a mapping of names of queues, got: {value!r}.")
     return {
-        check_name(queue, name): read_queue(given, f"{name}[{queue!r}]") for queue, given in value.items()
+        check_queue(queue, name): read_queue(given, f"{name}[{queue!r}]") for queue, given in value.items()
     }
 
 

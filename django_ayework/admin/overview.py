@@ -18,7 +18,7 @@ from django_ayework import fragments
 from django_ayework.admin import lists
 from django_ayework.admin.overview_tables import Board, Control, board
 from django_ayework.admin.pages import Links, admin_of
-from django_ayework.define.options import MAX_INTEGER, check_name
+from django_ayework.define.options import MAX_INTEGER, check_queue
 from django_ayework.define.types import registry
 from django_ayework.errors import AyeworkError
 from django_ayework.flow.controls import write
@@ -155,7 +155,7 @@ def require_known(scope: str, name: str, row: WorkControl | None) -> Scope:
     """
     if scope == "queue":
         if row is None:
-            check_name(name, "queue")
+            check_queue(name, "queue")
         return "queue"
     if scope != "type":
         raise BadRequest(f"expected type or queue, got: {scope!r}.")

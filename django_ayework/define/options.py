@@ -76,15 +76,21 @@ def whole_number(least: int, most: int | None = None, note: str = "") -> Check:
     return check
 
 
-def label(most: int, expected: str = "a text") -> Check:
-    """Return a check for printable texts of limited length."""
+def is_listable(text: str) -> bool:
+    """Tell whether a text can be one of several that commas separate on a command line."""
+    return "," not in text and text == text.strip() and not text.startswith("-")
+
+
+def label(most: int, expected: str = "a text", fits: Callable[[str], bool] = str.isprintable) -> Check:
+    """Return a check for printable texts of limited length that fit a condition."""
 
     def check(value: object, name: str) -> str:
-        if not isinstance(value, str) or not 0 < len(value) <= most or not value.isprintable():
+        is_text = isinstance(value, str) and 0 < len(value) <= most and value.isprintable()
+        if not is_text or not fits(cast(str, value)):
             raise InvalidOption(
                 f"expected {name} to be {expected} of 1 to {most} printable characters, got: {value!r}."
             )
-        return value
+        return cast(str, value)
 
     return check
 
@@ -106,6 +112,7 @@ check_flag = instance_of(bool, "True or False")
 check_limit = whole_number(0, MAX_INTEGER, ", 0 for no limit")
 check_name = label(MAX_NAME_LENGTH)
 check_priority = whole_number(-MAX_INTEGER, MAX_INTEGER)
+check_queue = label(MAX_NAME_LENGTH, "a text without commas, outer spaces or a leading hyphen", is_listable)
 check_retry = instance_of(Retry, "a Retry(...), such as Retry(attempts=5)")
 check_weight = whole_number(1, MAX_INTEGER)
 
@@ -238,7 +245,7 @@ class QueueOptions(TypedDict, total=False):
     timeout: Annotated[Seconds | None, seconds]
     expires: Annotated[Seconds | None, check_span]
     deadline: Annotated[datetime | None, require_aware]
-    queue: Annotated[str, check_name]
+    queue: Annotated[str, check_queue]
     lease: Annotated[Seconds, seconds]
     about: Annotated[Any, check_about]
     blockers: Annotated[Iterable[Any], check_blockers]
@@ -353,7 +360,7 @@ def refuse_of_enqueue(options: Mapping[str, Any], where: str) -> None:
 class WorkSettings:
     """The options of a type for queueing and running its works; None leaves one to the next level down."""
 
-    queue: Annotated[str | None, check_name] = None
+    queue: Annotated[str | None, check_queue] = None
     priority: Annotated[int | None, check_priority] = None
     fairness: Annotated[str | None, check_name] = None
     retry: Annotated[Retry | None, check_retry] = None

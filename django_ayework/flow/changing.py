@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ParamSpec
 
 from django_ayework.define.handles import WorkState
-from django_ayework.define.options import check_name, check_priority
+from django_ayework.define.options import check_priority, check_queue
 from django_ayework.errors import AyeworkError, NotTriggerable, NotWaiting, WorkNotFound
 from django_ayework.flow.gates import flush
 from django_ayework.flow.states import state_of
@@ -98,7 +98,7 @@ def change_priority(ids: Sequence[str], priority: int) -> ChangeReport:
 
 def change_queue(ids: Sequence[str], queue: str) -> ChangeReport:
     """Move those of these works that wait to another queue. Raises InvalidOption."""
-    return change_each(ids, "moved", {"queue": check_name(queue, "queue")})
+    return change_each(ids, "moved", {"queue": check_queue(queue, "queue")})
 
 
 @own_transaction

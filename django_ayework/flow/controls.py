@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Literal, TypeAlias, get_args
 
-from django_ayework.define.options import WorkSettings, check_limit, check_name, check_priority, check_weight
+from django_ayework.define.options import WorkSettings, check_limit, check_priority, check_queue, check_weight
 from django_ayework.define.types import registry
 from django_ayework.documentation import logged, type_error
 from django_ayework.errors import AyeworkError, InvalidOption, WorkerNotFound
@@ -77,7 +77,7 @@ def set_paused(type: str | None, queue: str | None, paused: bool) -> None:
     if type is not None:
         write("type", registry.get(type).name, paused=paused)
     else:
-        name = check_name(queue, "queue")
+        name = check_queue(queue, "queue")
         for hint in hints_on_queues([name]):
             logger.warning("%s %s", hint, logged("queue-name"))
         write("queue", name, paused=paused)

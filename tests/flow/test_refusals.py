@@ -128,6 +128,7 @@ def test_an_input_that_is_too_large(configure):
 
 WHOLE = "to be a whole number from -2147483647 to 2147483647, got:"
 TEXT = "to be a text of 1 to 64 printable characters, got:"
+QUEUE = TEXT.replace(" of", " without commas, outer spaces or a leading hyphen of")
 NAIVE = (
     "to be an aware datetime, got the naive datetime.datetime(2030, 1, 1, 0, 0); "
     "use django.utils.timezone.now() or make_aware()."
@@ -141,7 +142,7 @@ VALUES = [
     ("priority", 1.5, f"{WHOLE} 1.5."),
     ("priority", "high", f"{WHOLE} 'high'."),
     ("retry", {"attempts": 2}, "to be a Retry(...), such as Retry(attempts=5), got: {'attempts': 2}."),
-    ("queue", "", f"{TEXT} ''."),
+    *(("queue", name, f"{QUEUE} {name!r}.") for name in ("", "mail,sms", " mail", "-mail")),
     ("fairness", "", f"{TEXT} ''."),
     ("run_at", "noon", "to be an aware datetime, got: 'noon' (str)."),
     ("run_at", datetime(2030, 1, 1), NAIVE),
