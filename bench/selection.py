@@ -17,6 +17,7 @@ ON_EACH_DATABASE = (
     "killed",
     "stopped",
     "limited",
+    "last_attempts",
     "fairness",
     "memory",
     "footprint",

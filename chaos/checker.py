@@ -15,6 +15,8 @@ from chaos.tables import GATE, Attempt, Tables, Work
 LOST, DOUBLED, STUCK, WRONG = "lost", "doubled", "stuck", "wrong"
 #: Works whose effect and end are one transaction.
 EXACT = {"chaos.atomic", "chaos.staged", "chaos.join", "chaos.atomic_fan"}
+#: Works with a single attempt.
+ONCE = {"chaos.once", "chaos.once_async"}
 #: The largest accepted difference between the clocks of two processes, in seconds.
 CLOCKS = 0.25
 #: What a database driver's error is called in a traceback.
@@ -93,7 +95,8 @@ def check_origins(case: Case) -> Iterator[Finding]:
 def check_ends(case: Case) -> Iterator[Finding]:
     """Each work has ended, as it was to end, and was not announced twice."""
     for work in case.tables.works.values():
-        expected = "dead" if work.type == "chaos.doomed" else "success"
+        is_lost_once = work.type in ONCE and work.error == "worker lost" and case.recorded.runs_of(work.id)
+        expected = "dead" if work.type == "chaos.doomed" or is_lost_once else "success"
         if work.is_live:
             yield Finding(STUCK, work.id, f"the {work.type} is still {work.status}, attempt {work.attempt}")
         elif work.status != expected:
@@ -111,6 +114,16 @@ def check_runs(case: Case) -> Iterator[Finding]:
     for work in case.tables.works.values():
         if work.status == "success" and work.type != GATE and work.id not in case.recorded.ran:
             yield Finding(LOST, work.id, f"the {work.type} has succeeded, and no handler has ended well")
+
+
+def check_single_attempts(case: Case) -> Iterator[Finding]:
+    """A single attempt is made once, unless its worker was told to stop and has released the work."""
+    told_to_stop = case.recorded.excused - case.recorded.disturbed
+    for work in case.tables.works.values():
+        if work.type in ONCE:
+            runs = case.recorded.runs_of(work.id)
+            if sum(run.end == "ok" or run.pid not in told_to_stop for run in runs) > 1:
+                yield Finding(DOUBLED, work.id, f"the {work.type} has run {len(runs)} times")
 
 
 def check_effects(case: Case) -> Iterator[Finding]:
@@ -297,6 +310,7 @@ CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     check_origins,
     check_ends,
     check_runs,
+    check_single_attempts,
     check_effects,
     check_consequences,
     check_keys,

@@ -131,6 +131,13 @@ def plan_doomed(dice: random.Random) -> Plan:
     return one("doomed", works.doomed())
 
 
+def plan_once(dice: random.Random) -> Plan:
+    from chaos import works
+
+    make = dice.choice([works.once, works.once_async])
+    return one("once", make(seconds=dice.choice([0.0, 0.02, 0.2])))
+
+
 def plan_atomic(dice: random.Random) -> Plan:
     from chaos import works
 
@@ -240,6 +247,7 @@ KINDS: dict[str, Callable[[random.Random], Plan]] = {
     "plain": plan_plain,
     "flaky": plan_flaky,
     "doomed": plan_doomed,
+    "once": plan_once,
     "atomic": plan_atomic,
     "staged": plan_staged,
     "fan": plan_fan,
@@ -259,7 +267,7 @@ EXTRAS: dict[str, Callable[[random.Random], Plan]] = {
     "eats": plan_eats,
 }
 KINDS_AND_EXTRAS = KINDS | EXTRAS
-WEIGHTS = {"plain": 5, "atomic": 4, "fan": 4, "doomed": 1}
+WEIGHTS = {"plain": 5, "once": 4, "atomic": 4, "fan": 4, "doomed": 1}
 
 
 if __name__ == "__main__":

@@ -66,6 +66,10 @@ class Recorded:
     #: Lines that are missing: a process writes them one after the other.
     gaps: list[str] = field(default_factory=list)
 
+    def runs_of(self, id: str) -> list[Handler]:
+        """Return what the handlers of a work did in its first attempt, however often it was made."""
+        return self.handlers.get((id, 1), [])
+
     @property
     def asked(self) -> set[str]:
         """The ids that were asked for by any call."""

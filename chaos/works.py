@@ -79,6 +79,20 @@ def doomed(ctx: Context) -> None:
         raise Planned("it always fails")
 
 
+@work(name="chaos.once", retry=Retry(attempts=1))
+def once(ctx: Context, seconds: float) -> None:
+    """Take a while, in the only attempt that there is."""
+    with attempt(ctx.id, ctx.attempt):
+        time.sleep(seconds)
+
+
+@work(name="chaos.once_async", retry=Retry(attempts=1))
+async def once_async(ctx: Context, seconds: float) -> None:
+    """Take a while on the event loop, in the only attempt that there is."""
+    with attempt(ctx.id, ctx.attempt):
+        await asyncio.sleep(seconds)
+
+
 @work(name="chaos.atomic", atomic=True)
 def atomic(ctx: Context) -> None:
     """Write a row in the transaction that ends the work."""

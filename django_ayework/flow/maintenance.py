@@ -24,7 +24,7 @@ from django_ayework.rules.states import Reason
 from django_ayework.store import deletion, entries, throughput, worker_processes
 from django_ayework.store.database import briefly, clock
 from django_ayework.store.dependencies import BlockedCursor, blocked_page, stranded_among
-from django_ayework.store.leases import lapsed_ids, lock_lapsed
+from django_ayework.store.leases import begun_among, lapsed_ids, lock_lapsed
 from django_ayework.store.rows import WorkRow, lock_overdue, overdue_ids
 from django_ayework.store.schedules import delete_firings
 
@@ -70,9 +70,10 @@ def reclaim(
 def reclaim_page(ids: Sequence[str], is_lost: Callable[[WorkRow], bool]) -> list[WorkRow]:
     """Settle for their lost workers those of these works that are lapsed now, and not being settled."""
     now = clock.now()
-    lapsed = list(filter(is_lost, lock_lapsed(ids, now)))
-    settle_here([Settlement(row, decide_lost(retry_input_of(row, now))) for row in lapsed])
-    return lapsed
+    lapsed = [(row, retry_input_of(row, now)) for row in lock_lapsed(ids, now) if is_lost(row)]
+    begun = begun_among([row.id for row, retry_input in lapsed if retry_input.is_last])
+    settle_here([Settlement(row, decide_lost(about, has_begun=row.id in begun)) for row, about in lapsed])
+    return [row for row, _ in lapsed]
 
 
 def expire_blocked() -> int:

@@ -290,7 +290,7 @@ def record_decision(unit_of_work: UnitOfWork, settlement: Settlement, decision: 
         unit_of_work.effects.happened(Kind.DEFERRED, after, settlement.seconds, extra=moment)
     elif decision.reason is Reason.EXPIRED:
         unit_of_work.effects.happened(Kind.EXPIRED, after)
-    else:
+    elif decision.counts or decision.status is Status.DEAD:
         failure = {"error": decision.error, "will_retry": decision.will_retry}
         unit_of_work.effects.happened(Kind.FAILED, after, settlement.seconds, decision.outcome, failure)
     if decision.status is Status.DEAD:

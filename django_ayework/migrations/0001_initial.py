@@ -280,6 +280,7 @@ class Migration(migrations.Migration):
                 ("progress", PayloadField(blank=True, null=True)),
                 ("attempt", models.IntegerField(default=0)),
                 ("delivery", models.IntegerField(default=0)),
+                ("begun_delivery", models.IntegerField(db_default=0, default=0)),
                 ("worker", IdentifierField(blank=True, max_length=64, null=True)),
                 ("leased_until", models.DateTimeField(blank=True, null=True)),
                 ("deadline", models.DateTimeField(blank=True, null=True)),

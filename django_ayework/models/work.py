@@ -153,6 +153,9 @@ class Work(models.Model):
     progress = PayloadField(null=True, blank=True)
     attempt = models.IntegerField(default=0)  # counted by each claim; a deferral gives it back
     delivery = models.IntegerField(default=0)  # grows at every claim: the fencing token
+    # The last delivery whose handler was about to be called. Only last attempts are noted: of those a lost
+    # worker costs the ones that had begun.
+    begun_delivery = models.IntegerField(default=0, db_default=0)
     worker = IdentifierField(max_length=64, null=True, blank=True)
     leased_until = models.DateTimeField(null=True, blank=True)
     deadline = models.DateTimeField(null=True, blank=True)

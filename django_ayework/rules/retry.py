@@ -231,6 +231,11 @@ class RetryInput:
     now: datetime
     random: float
 
+    @property
+    def is_last(self) -> bool:
+        """Whether the policy allows no further attempt."""
+        return self.attempt >= self.policy.attempts
+
 
 def decide_failure(error: BaseException, advice: object, retry_input: RetryInput) -> AttemptDecision:
     """Decide about a failed attempt; its exception wins over ``advice``, the answer of ``on_failure``.
@@ -257,12 +262,20 @@ def decide_failure(error: BaseException, advice: object, retry_input: RetryInput
     return retry_at(later(now, delay), error_text(error), retry_input)
 
 
-def decide_lost(retry_input: RetryInput) -> AttemptDecision:
-    """Decide about a work whose lease lapsed: a retry at once, or the end when no attempt is left."""
-    if retry_input.attempt >= retry_input.policy.attempts:
+def decide_lost(retry_input: RetryInput, has_begun: bool = True) -> AttemptDecision:
+    """Decide about a work whose lease lapsed: a retry at once, or the end when no attempt is left.
+
+    A last attempt that has not begun is not used up. Whether another one has is not known; it counts.
+    """
+    counts = has_begun or not retry_input.is_last
+    if counts and retry_input.is_last:
         return die(Reason.EXHAUSTED, WORKER_LOST, Outcome.LOST)
     return AttemptDecision(
-        status=Status.PENDING, outcome=Outcome.LOST, error=WORKER_LOST, run_at=retry_input.now
+        status=Status.PENDING,
+        outcome=Outcome.LOST,
+        error=WORKER_LOST,
+        run_at=retry_input.now,
+        counts=counts,
     )
 
 
@@ -285,7 +298,7 @@ def defer(request: Defer, error: str, now: datetime) -> AttemptDecision:
 
 def retry_at(run_at: datetime, error: str, retry_input: RetryInput) -> AttemptDecision:
     """Return a retry at this moment if attempts and deadline allow one, else the end."""
-    if retry_input.attempt >= retry_input.policy.attempts:
+    if retry_input.is_last:
         return die(Reason.EXHAUSTED, error)
     run_at = max(run_at, retry_input.now)
     if has_expired(retry_input.deadline, run_at):

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 
 from django_ayework.models import Work
 from django_ayework.rules.controls import EVERYTHING, Scope
@@ -70,6 +70,12 @@ def lock_lapsed(ids: Sequence[str], now: datetime) -> list[WorkRow]:
     """Lock those of these works whose lease has lapsed, and that nobody else has locked."""
     lapsed = with_lapsed_leases(now).filter(id__in=ids).order_by("id")
     return rows_of(lapsed.select_for_update(skip_locked=True))
+
+
+def begun_among(ids: Collection[str]) -> set[str]:
+    """Return those of these works whose delivery was noted as begun, see ``transitions.begin()``."""
+    begun = rows(Work).filter(id__in=ids, begun_delivery=F("delivery"))
+    return set(begun.values_list("id", flat=True)) if ids else set()
 
 
 def with_lapsed_leases(now: datetime) -> QuerySet[Work]:

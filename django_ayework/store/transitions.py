@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -19,7 +20,17 @@ from django_ayework.models import InputRevision, Work
 from django_ayework.rules.causes import fingerprint
 from django_ayework.rules.controls import FairnessKey
 from django_ayework.rules.states import Status, Transition
-from django_ayework.store.database import atomic, clock, dialect, own_transaction, rows
+from django_ayework.store.database import (
+    atomic,
+    clock,
+    connection,
+    dialect,
+    fetch,
+    in_own_transaction,
+    own_transaction,
+    rows,
+)
+from django_ayework.store.dialects import array_text
 from django_ayework.store.lanes import turns_of
 from django_ayework.store.many_rows import (
     Update,
@@ -144,9 +155,10 @@ class SomeStay(Exception):
     """Not all works of an update are where they were read; rolls the savepoint back."""
 
 
-def move_under_locks(update: Update, held: Held) -> set[str]:
+def move_under_locks(update: Update, held: Held, skip_locked: bool = False) -> set[str]:
     """Lock the rows in id order, and write those that are still as they were read."""
-    locked = rows(Work).select_for_update().filter(id__in=update.keys).order_by("id")
+    works = rows(Work).select_for_update(skip_locked=skip_locked)
+    locked = works.filter(id__in=update.keys).order_by("id")
     standing = {
         id: delivery
         for id, delivery, status, worker in locked.values_list("id", "delivery", "status", "worker")
@@ -199,6 +211,35 @@ def release(
             attempt=F("attempt") - 1, worker=None, leased_until=None, **changes
         )
     return released
+
+
+# Beginning: a last attempt is noted before its handler is called.
+
+BEGIN = f"""
+UPDATE {Work._meta.db_table} SET begun_delivery = delivery WHERE id = ANY(ARRAY(
+    SELECT id FROM {Work._meta.db_table}
+    WHERE id = ANY(%s::text[]) AND (id, delivery) IN (SELECT * FROM unnest(%s::text[], %s::int[]))
+    AND status = 'running' AND worker = %s ORDER BY id FOR UPDATE SKIP LOCKED
+)) RETURNING id
+"""
+
+
+def begin(deliveries: Mapping[str, int], worker: str | None) -> set[str]:
+    """Note that works begin which this worker holds at these deliveries; return their ids.
+
+    Rows that other transactions have locked are skipped.
+    """
+    ids = sorted(deliveries)
+    numbers = [deliveries[id] for id in ids]
+    if dialect().has_arrays:
+        texts = array_text(ids)
+        found = fetch(BEGIN, (texts, texts, array_text(numbers), worker), often=True)
+        return {id for [id] in found}
+    update = Update(ids, {"begun_delivery": numbers}, required={"delivery": numbers})
+    held = Held(frozenset({Status.RUNNING}), worker)
+    if not connection().features.has_select_for_update:
+        return moved_by(update, held)
+    return in_own_transaction(partial(move_under_locks, update, held, skip_locked=True))
 
 
 # Renewing: a work that waits is given a newer input, priority and start.

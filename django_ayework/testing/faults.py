@@ -24,6 +24,7 @@ from django_ayework.compat import take_commit_callbacks
 from django_ayework.define.context import AbortReason
 from django_ayework.define.types import AnyWorkType, registry
 from django_ayework.flow.maintenance import reclaim
+from django_ayework.rules.formatting import counted
 from django_ayework.store import leases
 from django_ayework.store.database import alias, clock
 from django_ayework.testing import running
@@ -34,9 +35,11 @@ from django_ayework.testing.running import (
     load_of,
     run_and_settle,
     run_here,
+    savepoints,
 )
-from django_ayework.worker.attempt import Ended
+from django_ayework.worker.attempt import HandlerCall
 from django_ayework.worker.in_flight import Delivery
+from django_ayework.worker.transactions import Ended
 
 __all__ = ["deliver_twice", "die_after_commit", "lose_database", "lose_lease"]
 
@@ -72,27 +75,42 @@ def lose_lease(*types: AnyWorkType | str) -> AbstractContextManager[list[str]]:
     return fault("lose_lease", types, run_without_lease)
 
 
-def lose_database(*types: AnyWorkType | str, after: int = 0) -> AbstractContextManager[list[str]]:
+@contextmanager
+def lose_database(*types: AnyWorkType | str, after: int = 0) -> Iterator[list[str]]:
     """Let statements of the attempt fail with OperationalError, once ``after`` statements have succeeded.
 
-    The attempt fails, and is retried as the policy of the work says.
+    The attempt fails, and is retried as the policy of the work says. AssertionError tells if no attempt had
+    as many statements.
     """
+    most_sent = 0
 
     def attempt(due: list[Delivery], services: DrainServices) -> list[Ended]:
-        left = after
+        nonlocal most_sent
+        sent = 0
 
         def refuse_later(send: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-            nonlocal left
-            left -= not sql.startswith(ENDS)
-            if left < 0 and not sql.startswith(ENDS):
+            nonlocal sent
+            sent += not sql.startswith(ENDS)
+            if sent > after and not sql.startswith(ENDS):
                 raise OperationalError("the connection to the database was lost (faults.lose_database)")
             return send(sql, params, many, context)
 
-        with connections[alias()].execute_wrapper(refuse_later):
-            outcomes = run_here(load_of(due), services)
+        @contextmanager
+        def until_lost(call: HandlerCall) -> Iterator[None]:
+            with connections[alias()].execute_wrapper(refuse_later), savepoints(call):
+                yield
+
+        outcomes = run_here(load_of(due), services, until_lost)
+        most_sent = max(most_sent, sent)
         return [(each, running.settled(each, settlement, services)) for each, settlement in outcomes]
 
-    return fault("lose_database", types, attempt)
+    with fault("lose_database", types, attempt) as met:
+        yield met
+    if most_sent <= after:
+        raise AssertionError(
+            f"faults.lose_database(after={after}) failed no statement: "
+            f"the attempts had at most {counted(most_sent, 'statement')}."
+        )
 
 
 @contextmanager
@@ -139,11 +157,15 @@ def lose_callbacks(due: list[Delivery], services: DrainServices) -> list[Ended]:
 
 
 def run_without_lease(due: list[Delivery], services: DrainServices) -> list[Ended]:
-    """Run works that were taken away; their outcomes are refused."""
-    lose(due)
-    for delivery in due:
-        delivery.abort(AbortReason.TAKEN_BY_ANOTHER_WORKER)
-    run_and_settle(due, services)
+    """Run works that are taken away once their attempts have begun; their outcomes are refused."""
+
+    def without_lease(call: HandlerCall) -> AbstractContextManager[None]:
+        lose(due)
+        for delivery in due:
+            delivery.abort(AbortReason.TAKEN_BY_ANOTHER_WORKER)
+        return savepoints(call)
+
+    run_and_settle(due, services, without_lease)
     return [(delivery, None) for delivery in due]
 
 

@@ -10,7 +10,7 @@ import inspect
 import logging
 import unittest
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -23,9 +23,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_ayework.compat import take_commit_callbacks
 from django_ayework.conf import get_settings
 from django_ayework.define.instructions import Instruction
-from django_ayework.define.requests import WorkRequest, require_requests
+from django_ayework.define.options import whole_number
+from django_ayework.define.requests import GateRequest, WorkRequest, require_requests
 from django_ayework.define.types import registry
-from django_ayework.documentation import logged
+from django_ayework.documentation import logged, type_error
 from django_ayework.errors import ChainNotFound, InvalidInstruction, InvalidWorkId
 from django_ayework.flow.acts import ACTS
 from django_ayework.flow.bulk_actions import step
@@ -44,7 +45,7 @@ from django_ayework.flow.states import WorkState, find_state
 from django_ayework.flow.unit_of_work import ContributionFailed
 from django_ayework.rules.durations import Seconds, later
 from django_ayework.rules.formatting import counted, parked_again
-from django_ayework.rules.retry import OFFER_AGAIN
+from django_ayework.rules.retry import OFFER_AGAIN, is_number
 from django_ayework.rules.schedules import BOUND
 from django_ayework.rules.states import Outcome, Status
 from django_ayework.store import claims, transitions
@@ -53,10 +54,11 @@ from django_ayework.store.bulk_actions import next_due as next_due_page
 from django_ayework.store.database import clock
 from django_ayework.store.lanes import lanes_with_work
 from django_ayework.store.rows import WorkRow
-from django_ayework.worker.attempt import Ended, HandlerCall, opened, require_recordable, run
+from django_ayework.worker.attempt import HandlerCall, opened, require_recordable, run
 from django_ayework.worker.claimer import deliveries_of
 from django_ayework.worker.dispatch import claim_groups_of, size_of
 from django_ayework.worker.in_flight import Batch, Delivery
+from django_ayework.worker.transactions import Ended
 from django_ayework.worker.worker import Worker
 
 logger = logging.getLogger("django_ayework")
@@ -122,6 +124,8 @@ async def adrain(limit: int | None = None, *, raises: bool = True) -> DrainRepor
 
 def run_due(limit: int | None) -> tuple[DrainReport, dict[str, BaseException]]:
     """Run everything due; return the report, and the errors of failed works by their ids."""
+    if limit is not None:
+        whole_number(0)(limit, "limit")
     clock.synchronise()
     report, ids, services = DrainReport(), dict[str, None](), DrainServices()
     settled_groups.subscribe(report_all_unhandled)
@@ -208,6 +212,7 @@ def do_duties() -> None:
 
 #: Makes an attempt of claimed works; returns how it ended.
 Attempting: TypeAlias = Callable[[list[Delivery], DrainServices], list[Ended]]
+Guard: TypeAlias = Callable[[HandlerCall], AbstractContextManager[Any]]  # surrounds a handler
 #: The faults of the running test. Each returns what makes an attempt in its place, or None.
 faults: list[Callable[[list[Delivery]], Attempting | None]] = []
 
@@ -223,9 +228,9 @@ def attempted(due: list[Delivery], services: DrainServices | None = None) -> lis
     return outcomes
 
 
-def run_and_settle(due: list[Delivery], services: DrainServices) -> list[Ended]:
+def run_and_settle(due: list[Delivery], services: DrainServices, guard: Guard | None = None) -> list[Ended]:
     """Run a work or a batch, and settle the outcomes."""
-    outcomes = run_here(load_of(due), services)
+    outcomes = run_here(load_of(due), services, guard)
     held = {delivery.row.id: delivery.row.delivery for delivery in due}
     write_progress({id: (held[id], text) for id, text in services.take_progress(held).items()})
     return [(each, settled(each, settlement, services)) for each, settlement in outcomes]
@@ -280,6 +285,10 @@ def perform(request: WorkRequest[Any, Any], *, attempt: int = 1) -> Performed:
         assert perform(add(a=1, b=2)).result == 3
     """
     [request] = require_requests([request], "perform(work)")
+    if isinstance(request, GateRequest):
+        raise type_error(
+            "not-a-built-work", "expected perform(work) to have a work with a handler, got a gate."
+        )
     row = build_new_work(request, {}, Lineage(), clock.now()).row._replace(attempt=attempt, worker="perform")
     delivery = Delivery(row, lease=30.0)
     load = Batch([delivery]) if registry.batch(row.type) else delivery
@@ -298,10 +307,10 @@ def perform(request: WorkRequest[Any, Any], *, attempt: int = 1) -> Performed:
     return Performed(outcome)
 
 
-def run_here(load: Delivery | Batch, services: EngineServices) -> list[Ended]:
-    """Run a work or a batch in the test's thread and transaction."""
+def run_here(load: Delivery | Batch, services: EngineServices, guard: Guard | None = None) -> list[Ended]:
+    """Run a work or a batch in the test's thread and transaction; see ``savepoints``, the usual guard."""
     load.start()
-    return run(load, services, savepoints)
+    return run(load, services, guard or savepoints)
 
 
 @contextmanager
@@ -406,6 +415,9 @@ class time_travel:  # noqa: N801  # used as a function, and as a context manager
     """
 
     def __init__(self, delta: Seconds) -> None:
+        if not isinstance(delta, timedelta) and not is_number(delta):
+            expected = "expected time_travel(…) to be given seconds (a number) or a timedelta"
+            raise type_error("duration-not-usable", f"{expected}, got: {delta!r}.")
         self.delta = delta if isinstance(delta, timedelta) else timedelta(seconds=delta)
         clock.shift(self.delta)
         case = running_case()

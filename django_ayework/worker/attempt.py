@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import threading
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from asgiref.sync import async_to_sync, iscoroutinefunction
 
@@ -42,7 +41,6 @@ from django_ayework.rules.retry import AttemptDecision, decide_failure, die, exp
 from django_ayework.rules.states import Outcome, Reason
 from django_ayework.store.connections import failed_to_connect
 from django_ayework.store.database import alias, clock
-from django_ayework.store.rows import WorkRow
 from django_ayework.worker.handlers import (
     Cancellation,
     end_if_forked,
@@ -55,14 +53,15 @@ from django_ayework.worker.handlers import (
 )
 from django_ayework.worker.in_flight import Batch, Delivery, warn_if_lost
 from django_ayework.worker.interruption import forget_connections
-from django_ayework.worker.transactions import AttemptTransactions
+from django_ayework.worker.transactions import (
+    AttemptTransactions,
+    Ended,
+    begin,
+    has_last_attempts,
+    put_off,
+)
 
 T = TypeVar("T")
-#: A delivery with the settlement of its attempt; None where nothing is written.
-Ended: TypeAlias = tuple[Delivery, Settlement | None]
-
-#: Seconds, and up to twice as many, until a work is tried again whose handler got no connection.
-UNCONNECTED_FOR = 2.0
 
 
 def run(
@@ -75,6 +74,8 @@ def run(
     ``guard`` surrounds handler and conclusion. If ``delivery.settled``, the handler's own transaction has
     written the settlement already.
     """
+    if refused := begin(load):
+        return refused
     call, ended = opened(load, services)
     if call is None:
         return ended
@@ -92,6 +93,8 @@ def run(
 
 async def arun(load: Delivery | Batch, services: EngineServices) -> list[Ended]:
     """Run a work or a batch whose handler is async on the event loop; see run()."""
+    if has_last_attempts(load) and (refused := await in_thread(partial(begin, load))):
+        return refused
     call, ended = await in_thread_if(
         has_own_receivers(Kind.STARTED, load.type), partial(opened, load, services)
     )
@@ -141,7 +144,7 @@ def opened(
     attempts: list[Attempt] = []
     ended: list[Ended] = []
     for delivery in load.deliveries:
-        attempt = open_attempt(delivery, services) if delivery.started_at is not None else None
+        attempt = open_attempt(delivery, services) if delivery.may_run else None
         if isinstance(attempt, Attempt):
             attempts.append(attempt)
         else:
@@ -384,7 +387,7 @@ def judged(attempt: Attempt, error: BaseException) -> Settlement:
     """Judge a failed attempt. Decisions of the handler and aborts are not up for advice."""
     row, is_lost = attempt.delivery.row, attempt.delivery.lost is not None
     if failed_to_connect(error) == alias() and not is_lost:
-        return unconnected(row, error)
+        return put_off(row, error, "got no connection")
     is_explicit = isinstance(error, (Defer, Abort, Reschedule, Aborted))
     advice = None if is_explicit or is_lost else advice_on(attempt, error)
     retry_input = retry_input_of(row, clock.now())
@@ -397,16 +400,6 @@ def judged(attempt: Attempt, error: BaseException) -> Settlement:
         attempt.services.note_failure(row.id, unintended)
     traceback = "" if isinstance(error, Defer) else traceback_of(error)
     return Settlement(row, decision, traceback, class_path(error), attempt.delivery.seconds)
-
-
-def unconnected(row: WorkRow, error: BaseException) -> Settlement:
-    """Put off a work whose handler got no connection to the queue's database: that costs no attempt.
-
-    The server is full or away, or the project's pool is empty: for all works alike.
-    """
-    delay = UNCONNECTED_FOR * random.uniform(1.0, 2.0)  # noqa: S311  # spreads them
-    report(error, "queue", f"work {row.id} got no connection; it is tried again in {delay:.0f} s", brief=True)
-    return Settlement(row, decide_failure(Defer(delay=delay), None, retry_input_of(row, clock.now())))
 
 
 def escaped(delivery: Delivery, error: BaseException) -> Settlement | None:

@@ -73,6 +73,16 @@ class Delivery:
         return (self,)
 
     @property
+    def may_run(self) -> bool:
+        """Whether the attempt was started, and the work was not lost before its handler was called."""
+        return self.started_at is not None and self.lost is None
+
+    @property
+    def is_last_attempt(self) -> bool:
+        """Whether the policy of the work allows no further attempt."""
+        return self.row.attempt >= self.options.retry.attempts
+
+    @property
     def seconds(self) -> float | None:
         """How long the attempt has run; None if it has not started."""
         return None if self.started_at is None else time.monotonic() - self.started_at
@@ -434,6 +444,6 @@ class LeaseThread(LoopThread):
         abort_lost([delivery for delivery in due if delivery.row.id not in renewed])
 
 
-def deliveries_by_id(deliveries: list[Delivery]) -> dict[str, int]:
+def deliveries_by_id(deliveries: Iterable[Delivery]) -> dict[str, int]:
     """Return the delivery number of each work, which fences writes to its row."""
     return {delivery.row.id: delivery.row.delivery for delivery in deliveries}

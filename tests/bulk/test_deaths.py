@@ -3,12 +3,9 @@
 import pytest
 
 from django_ayework import Abort, Context, Handle, Retry, cancel, dependency, enqueue, retry, work
-from django_ayework.flow.maintenance import reclaim
 from django_ayework.models import Work
 from django_ayework.rules.causes import fingerprint
-from django_ayework.store import claims
-from django_ayework.store.database import clock
-from django_ayework.testing import drain, time_travel
+from django_ayework.testing import drain, faults, time_travel
 from django_ayework.testing.factories import WorkFactory
 from tests.app.works import add, fail
 from tests.bulk.kit import ONCE
@@ -22,14 +19,8 @@ def give_up() -> None:
 
 def lose_leases() -> str:
     id = enqueue(add(a=1, b=2), retry=ONCE).id
-    for _ in range(20):
-        if Work.objects.get(id=id).status == "dead":
-            break
-        time_travel(3600)
-        now = clock.now()
-        claims.claim("default", {"shop.add": 1}, 1, "gone", now, now)
-        time_travel(3600)
-        reclaim()
+    with faults.deliver_twice():
+        drain(raises=False)
     return id
 
 

@@ -194,6 +194,27 @@ def test_a_second_settlement_is_doubled_and_a_start_before_its_time_is_wrong(mis
     assert missing((DOUBLED, line["id"], "was settled 2 times"), (WRONG, call["ids"][0], "too early")) == []
 
 
+def test_a_single_attempt_that_is_made_twice_is_doubled_unless_its_worker_was_told_to_stop(
+    database, missing, lines
+):
+    id = some_work(database, "chaos.once")
+    start = next(line for line in lines if line["e"] == "start" and line["id"] == id)
+    again = {"t": 0.0, "pid": 1, "s": 0, "file": "planted"}
+    lines.append(start | again)
+    assert missing((DOUBLED, id, "the chaos.once has run 2 times")) == []
+    lines.append(again | {"s": 1, "e": "signal", "signal": "SIGTERM", "worker_pid": 1})
+    assert missing((DOUBLED, id, "the chaos.once has run 2 times")) != []
+
+
+def test_a_single_attempt_may_die_with_its_worker_only_if_it_was_made(database, found, lines):
+    ids = [some_work(database, f"chaos.{type}") for type in ("once", "once_async")]
+    for id in ids:
+        database.execute(f"{DIE[: DIE.index(' WHERE')]}, error = 'worker lost' WHERE id = ?", [id])
+    assert not [finding for finding in found() if finding.category == LOST]
+    lines[:] = [line for line in lines if line.get("id") != ids[0]]
+    assert (LOST, ids[0]) in [(finding.category, finding.id) for finding in found()]
+
+
 def test_a_worker_that_died_by_itself_is_named(missing, lines):
     pid = next(line["pid"] for line in lines if line["e"] == "up" and "worker" in line)
     said_by_harness = {"t": 0.0, "pid": 1, "s": 0, "file": "planted", "worker_pid": pid}

@@ -222,12 +222,12 @@ class TestPlans:
             assert_scans_nothing(plans_of(lambda: lock_lapsed([work.id for work in held], clock.now())))
             assert_scans_nothing(plans_of(lambda: rows.lock_overdue([w.id for w in blocked], clock.now())))
 
-    def test_renewing_and_succeeding_read_the_works_held(self):
+    def test_renewing_succeeding_and_beginning_read_the_works_held(self):
         works = make_works(40, status="running", worker="w")
         assert_scans_nothing(plans_of(lambda: renew({work.id: 0 for work in works}, "w", clock.now())))
+        assert_scans_nothing(plans_of(lambda: transitions.begin({work.id: 0 for work in works}, "w")))
         won = [transitions.Succeeded(work.id, 0, f'"{work.id}"') for work in works]
-        [plan] = plans_of(lambda: transitions.succeed(won, "w", clock.now()))
-        assert_scans_nothing([plan])
+        assert_scans_nothing(plans_of(lambda: transitions.succeed(won, "w", clock.now())))
 
     @pytest.mark.vendors("mysql")
     @pytest.mark.parametrize(

@@ -153,6 +153,28 @@ def test_statements_of_the_handler_fail_when_the_database_is_lost(type, after):
         drain()
 
 
+@pytest.mark.usefixtures("database")
+def test_a_database_that_is_lost_after_more_statements_than_an_attempt_has_fails_the_test():
+    enqueue(careless(reference="a"))
+    with (
+        pytest.raises(AssertionError, match=r"\(after=50\) failed no statement: .* at most 1 statement\."),
+        faults.lose_database(after=50),
+    ):
+        drain()
+
+
+@pytest.mark.usefixtures("database")
+@pytest.mark.parametrize(
+    ("fault", "reason"), [(faults.lose_database, "OperationalError"), (faults.lose_lease, "worker lost")]
+)
+def test_a_fault_uses_up_a_last_attempt(fault, reason):
+    handle = enqueue(careless(reference="a"), retry=Retry(attempts=1))
+    with fault():
+        drain(raises=False)
+    assert handle.state().status == "dead"
+    assert reason in handle.state().error
+
+
 def test_a_block_in_which_no_work_meets_the_fault_fails_and_a_name_that_no_type_has_is_refused():
     met_none = r"faults.deliver_twice\(\) met no work of shop.add: drain\(\) has run none"
     with pytest.raises(AssertionError, match=met_none), faults.deliver_twice(add):

@@ -1,13 +1,14 @@
 """``perform``, and the kit in a project's test cases."""
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.test import TestCase, TransactionTestCase
 
-from django_ayework import Abort, Context, Defer, NotEncodable, Retry, enqueue, work
+from django_ayework import Abort, Context, Defer, NotEncodable, Retry, dependency, enqueue, work
 from django_ayework.define.instructions import Queue, Result, Void
 from django_ayework.errors import InvalidInstruction
 from django_ayework.flow import enqueue as queueing
@@ -76,6 +77,24 @@ def test_children_are_built_and_not_queued(perform):
     assert [item.input for item in performed.instruction.items] == [{"a": 1, "b": 2}, {"a": 3, "b": 4}]
     assert Work.objects.count() == 0
     assert isinstance(perform(ends(how="void")).instruction, Void)
+
+
+NOT_USABLE: dict[str, Callable[[], object]] = {
+    "expected perform(work) to have a work with a handler, got a gate.": lambda: perform_of_the_kit(
+        dependency(["x"], [fail()])
+    ),
+    "expected limit to be a whole number, 0 or more, got: 'x'": lambda: drain(limit="x"),
+    "expected time_travel(…) to be given seconds (a number) or a timedelta, got: '5'": lambda: time_travel(
+        "5"
+    ),
+}
+
+
+@pytest.mark.parametrize(("message", "call"), NOT_USABLE.items(), ids=["a gate", "a limit", "a duration"])
+def test_what_the_kit_cannot_use_is_refused_with_what_it_expects(message, call):
+    with pytest.raises((TypeError, ValueError)) as refused:
+        call()
+    assert str(refused.value).startswith(message)
 
 
 @on_sqlite

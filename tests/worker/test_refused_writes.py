@@ -14,7 +14,7 @@ from django_ayework.models import Attempt, Work
 from django_ayework.store import sessions
 from django_ayework.store.sessions import engine_session
 from django_ayework.testing import now, running_worker
-from django_ayework.worker import attempt
+from django_ayework.worker import transactions
 from django_ayework.worker import worker as worker_module
 from django_ayework.worker.worker import Worker
 from tests.marks import on_servers
@@ -29,6 +29,7 @@ pytestmark = pytest.mark.usefixtures("quick_polls")
 
 @work(name="worker.returns_much", retry=Retry(attempts=1))
 def returns_much(number: int, waits: bool = False) -> str:
+    works.stage.started.append(number)
     if waits:
         works.stage.go.wait(PATIENCE)
     return "x" * number
@@ -111,7 +112,7 @@ def test_a_success_waits_for_a_database_that_cannot_be_written(stage, trouble):
             cursor.execute("VACUUM")  # or the result finds room in pages that other tests have freed
     handle = enqueue(returns_much(number=500_000, waits=True))
     with running_worker(concurrency=1) as worker:
-        eventually(lambda: status(handle) == "running")
+        eventually(lambda: stage.started)
         with trouble():
             stage.go.set()
             eventually(lambda: handle.id in worker._settler._waiting)
@@ -121,8 +122,10 @@ def test_a_success_waits_for_a_database_that_cannot_be_written(stage, trouble):
     assert not Attempt.objects.exists()
 
 
-def test_a_handler_that_gets_no_connection_spends_no_attempt(monkeypatch):
-    monkeypatch.setattr(attempt, "UNCONNECTED_FOR", 0.01)
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_a_handler_that_gets_no_connection_spends_no_attempt(monkeypatch, attempts):
+    """A last attempt needs the connection already to be noted as begun."""
+    monkeypatch.setattr(transactions, "PUT_OFF_FOR", 0.01)
     wrapper = type(connections["default"])
     connect = wrapper.get_new_connection
     refused: list[str] = []
@@ -135,7 +138,7 @@ def test_a_handler_that_gets_no_connection_spends_no_attempt(monkeypatch):
         return connect(self, params)
 
     monkeypatch.setattr(wrapper, "get_new_connection", refuse_twice)
-    handle = enqueue(counts_works())
+    handle = enqueue(counts_works(), retry=Retry(attempts=attempts))
     with running_worker(concurrency=1):
         assert handle.result(timeout=PATIENCE) == 1
     assert len(refused) == 2

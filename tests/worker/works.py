@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import signal
 import sys
 import threading
 import time
@@ -15,7 +16,7 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
-from django_ayework import Context, Retry, work
+from django_ayework import BatchItem, Context, Retry, batch_work, work
 from django_ayework.worker import watchdog
 from tests.processes import eventually
 
@@ -141,6 +142,33 @@ def dies(ctx: Context, place: str) -> None:
     """Take its whole process along."""
     note_start(place, ctx.attempt)
     os._exit(9)
+
+
+@work(name="worker.once", retry=Retry(attempts=1))
+def once(ctx: Context, place: str, number: int = 0, kills: bool = False) -> str:
+    """Tell through a file that it runs; take its whole process along if told to."""
+    note_start(place, ctx.attempt, number)
+    if kills:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return f"attempt {ctx.attempt}"
+
+
+@work(name="worker.once_here", retry=Retry(attempts=1))
+def once_here(number: int = 0) -> int:
+    stage.started.append(number)
+    return number
+
+
+@work(name="worker.once_async", retry=Retry(attempts=1))
+async def once_async(number: int = 0) -> int:
+    stage.started.append(number)
+    return number
+
+
+@batch_work(name="worker.once_together", size=2, max_wait=0.05, retry=Retry(attempts=1))
+def once_together(items: list[BatchItem[int]]) -> list[int]:
+    stage.started += [item.input for item in items]
+    return [item.input for item in items]
 
 
 @work(name="worker.at_async", retry=Retry(attempts=2))
