@@ -250,11 +250,13 @@ def check_indexes() -> Diagnosis:
 def needed_connections() -> int:
     """Return how many connections the live workers may need together."""
     wakeups = connections_of(get_pubsub())
-    hooks = get_settings().unhandled_group is not None
-    return sum(
-        Budget(concurrency=worker.concurrency, unhandled_groups=hooks, wakeups=wakeups).per_process
-        for worker in live()
+    one = Budget(
+        concurrency=0,
+        async_handlers=any(work_type.is_async for work_type in registry),
+        unhandled_groups=get_settings().unhandled_group is not None,
+        wakeups=wakeups,
     )
+    return sum(worker.concurrency + one.per_process for worker in live())
 
 
 #: The checks that every database has, by name.

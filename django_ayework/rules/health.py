@@ -98,6 +98,8 @@ def health_of_all(members: Sequence[tuple[str, Health]]) -> Health:
 OWN = ("claiming", "settling", "keeping leases", "maintenance")
 #: The purpose of the thread that fires schedules, if a process has one.
 SCHEDULING = "firing schedules"
+#: The purpose of the thread that notes last attempts, if the project has async handlers.
+BEGINNING = "last attempts of async handlers"
 #: The purpose of the thread that calls the hook, if the project has one.
 UNHANDLED_GROUPS = "UNHANDLED_GROUP"
 
@@ -120,6 +122,7 @@ class Budget:
     processes: int = 1
     replaced: bool = False
     scheduler: bool = True
+    async_handlers: bool = False
     unhandled_groups: bool = False
     wakeups: tuple[str, ...] = ()
 
@@ -127,8 +130,9 @@ class Budget:
     def own(self) -> tuple[str, ...]:
         """The purposes of the engine's own threads in each process."""
         scheduling = [SCHEDULING] if self.scheduler else []
+        beginning = [BEGINNING] if self.async_handlers else []
         hooks = [UNHANDLED_GROUPS] if self.unhandled_groups else []
-        return (*OWN, *scheduling, *hooks, *self.wakeups)
+        return (*OWN, *scheduling, *beginning, *hooks, *self.wakeups)
 
     @property
     def per_process(self) -> int:

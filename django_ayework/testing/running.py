@@ -58,7 +58,7 @@ from django_ayework.worker.attempt import HandlerCall, opened, require_recordabl
 from django_ayework.worker.claimer import deliveries_of
 from django_ayework.worker.dispatch import claim_groups_of, size_of
 from django_ayework.worker.in_flight import Batch, Delivery
-from django_ayework.worker.transactions import Ended
+from django_ayework.worker.transactions import Ended, begin
 from django_ayework.worker.worker import Worker
 
 logger = logging.getLogger("django_ayework")
@@ -310,7 +310,7 @@ def perform(request: WorkRequest[Any, Any], *, attempt: int = 1) -> Performed:
 def run_here(load: Delivery | Batch, services: EngineServices, guard: Guard | None = None) -> list[Ended]:
     """Run a work or a batch in the test's thread and transaction; see ``savepoints``, the usual guard."""
     load.start()
-    return run(load, services, guard or savepoints)
+    return begin(load) or run(load, services, guard or savepoints)
 
 
 @contextmanager

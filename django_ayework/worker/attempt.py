@@ -53,13 +53,7 @@ from django_ayework.worker.handlers import (
 )
 from django_ayework.worker.in_flight import Batch, Delivery, warn_if_lost
 from django_ayework.worker.interruption import forget_connections
-from django_ayework.worker.transactions import (
-    AttemptTransactions,
-    Ended,
-    begin,
-    has_last_attempts,
-    put_off,
-)
+from django_ayework.worker.transactions import AttemptTransactions, Ended, put_off
 
 T = TypeVar("T")
 
@@ -74,8 +68,6 @@ def run(
     ``guard`` surrounds handler and conclusion. If ``delivery.settled``, the handler's own transaction has
     written the settlement already.
     """
-    if refused := begin(load):
-        return refused
     call, ended = opened(load, services)
     if call is None:
         return ended
@@ -93,8 +85,6 @@ def run(
 
 async def arun(load: Delivery | Batch, services: EngineServices) -> list[Ended]:
     """Run a work or a batch whose handler is async on the event loop; see run()."""
-    if has_last_attempts(load) and (refused := await in_thread(partial(begin, load))):
-        return refused
     call, ended = await in_thread_if(
         has_own_receivers(Kind.STARTED, load.type), partial(opened, load, services)
     )

@@ -9,7 +9,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import Context
 from functools import partial
 from typing import TypeAlias
@@ -24,10 +25,11 @@ from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.hooks import report
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.store.connections import keep_connections, tidy_connections
+from django_ayework.store.sessions import engine_session
 from django_ayework.worker.attempt import arun, escaped, run
 from django_ayework.worker.in_flight import Batch, Delivery
 from django_ayework.worker.interruption import end_connections, leave_clean
-from django_ayework.worker.transactions import Ended
+from django_ayework.worker.transactions import Ended, begin, has_last_attempts
 
 logger = logging.getLogger("django_ayework")
 
@@ -61,6 +63,8 @@ class EventLoopThread:
         self.heartbeat = Heartbeat("event loop")
         self.heartbeat.is_in_project_code = True
         self._loop = asyncio.new_event_loop()
+        #: Notes that last attempts begin, by one session for all: handlers may need none of their own.
+        self._beginner: SlotThread | None = None
         self._tasks: set[asyncio.Task[list[Ended]]] = set()
         self._lock = threading.Lock()
         self._is_over = False
@@ -111,6 +115,8 @@ class EventLoopThread:
             except BaseException as error:
                 report(error, "queue", "a task of a handler tried to end the event loop, which goes on")
         self._loop.close()
+        if self._beginner is not None:
+            self._beginner.inbox.put(None)
 
     def _beat(self) -> None:
         """Beat again and again; a loop that is blocked does not."""
@@ -136,12 +142,33 @@ class EventLoopThread:
     async def _attempt(self, load: Load) -> list[Ended]:
         """Run one load; return its outcomes in any case."""
         try:
-            return await self._isolated(load) if load.start() else without_outcome(load)
+            if not load.start():
+                return without_outcome(load)
+            if has_last_attempts(load) and (refused := await self._begin(load)):
+                return refused
+            return await self._isolated(load)
         except asyncio.CancelledError:  # the worker stops, and gives the work back
             return without_outcome(load)
         except BaseException as error:
             report(error, "queue", f"the engine failed on {load}")
             return [(each, escaped(each, error)) for each in load.deliveries]
+
+    async def _begin(self, load: Load) -> list[Ended]:
+        """See ``begin()``."""
+        if self._beginner is None:
+            self._beginner = SlotThread("ayework-begin", engine_session)
+        begun: Future[list[Ended]] = Future()
+
+        def note(thread: SlotThread) -> None:
+            if begun.set_running_or_notify_cancel():
+                try:
+                    begun.set_result(begin(load))
+                except BaseException as error:
+                    begun.set_exception(error)
+                tend_connections(keep_connections)
+
+        self._beginner.inbox.put(note)
+        return await asyncio.wrap_future(begun)
 
     async def _isolated(self, load: Load) -> list[Ended]:
         """Give each load a thread of its own for what it runs with ``sync_to_async``, such as queries.
@@ -166,16 +193,18 @@ class EventLoopThread:
 
 
 class SlotThread:
-    """A thread of the executor. It does the tasks of its inbox; None ends it."""
+    """A thread of the executor. It does the tasks of its inbox, within a session; None ends it."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, session: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+        self._session = session
         self.inbox: queue.SimpleQueue[Callable[[SlotThread], None] | None] = queue.SimpleQueue()
         self.thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self.thread.start()
 
     def _serve(self) -> None:
-        while (task := self.inbox.get()) is not None:
-            task(self)
+        with self._session():
+            while (task := self.inbox.get()) is not None:
+                task(self)
         connections.close_all()
 
 
@@ -321,7 +350,7 @@ class Executor:
         try:
             if load.start():
                 try:
-                    outcomes = run(load, self.services)
+                    outcomes = begin(load) or run(load, self.services)
                 finally:
                     leave_clean(load)
         except BaseException as error:

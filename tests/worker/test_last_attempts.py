@@ -1,6 +1,7 @@
 """Last attempts: begun at most once, and not used up by a worker that is lost before they begin."""
 
 import pytest
+from django.db import connection
 
 from django_ayework import Worker, enqueue, enqueue_many
 from django_ayework.flow.maintenance import reclaim
@@ -89,6 +90,27 @@ def test_of_a_batch_only_works_that_are_still_held_begin(stage, monkeypatch):
         all_end(handles)
     assert stage.started == [1, 0]
     assert set(Work.objects.values_list("attempt", flat=True)) == {1}
+
+
+@on_servers
+def test_async_works_begin_by_one_session_which_is_replaced_when_it_is_lost(monkeypatch):
+    monkeypatch.setattr(transactions, "PUT_OFF_FOR", 0.01)
+    sessions: list[object] = []
+    begin = transactions.transitions.begin
+
+    def begin_in_session(deliveries, worker):
+        connection.ensure_connection()
+        sessions.append(connection.connection)
+        if len(sessions) == 2:
+            connection.connection.close()
+        return begin(deliveries, worker)
+
+    monkeypatch.setattr(transactions.transitions, "begin", begin_in_session)
+    first = enqueue(once_async(number=1))
+    with running_worker(concurrency=20):
+        all_end([first])
+        all_end(enqueue_many([once_async(number=number) for number in range(20)]))
+    assert len({id(session) for session in sessions}) == 2, "a lost one and its successor"
 
 
 @on_servers
