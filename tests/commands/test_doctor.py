@@ -209,7 +209,7 @@ def test_settings_of_the_server_and_of_its_sessions(transactional_db, check, lev
 @pytest.mark.vendors("postgresql", "mysql")
 def test_connections_are_compared_with_what_the_workers_need(monkeypatch):
     WorkerProcessFactory(concurrency=100_000)
-    assert "need up to 100005" in doctor().of("connections")[1]
+    assert "need up to 100006" in doctor().of("connections")[1]
     monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", 0)
     assert doctor().of("connection_reuse")[0] == "warning"
 
