@@ -156,7 +156,7 @@ class EventLoopThread:
     async def _begin(self, load: Load) -> list[Ended]:
         """See ``begin()``."""
         if self._beginner is None:
-            self._beginner = SlotThread("ayework-begin", engine_session)
+            self._beginner = SlotThread("ayework-beginning", engine_session)
         begun: Future[list[Ended]] = Future()
 
         def note(thread: SlotThread) -> None:
