@@ -227,9 +227,15 @@ class Claimer:
     def _claim_from(
         self, claim_group: ClaimGroup, slots: int, room: Mapping[str, int], most: int
     ) -> list[WorkRow]:
-        """Lease works of a claim group; types without more works or room leave it until the next poll."""
+        """Lease works of a claim group; types without more works or room leave it until the next poll.
+
+        Types with a limit count as held back meanwhile. A work of theirs that ends after the running ones
+        were counted makes room, and may be the last to end.
+        """
+        limited = {type for type in claim_group.types if self.controls.of(type).max_running}
+        self.held_back |= limited
         claimed = claim_of(Claim(claim_group, slots, self.worker_id, room, most), self.controls)
-        self.held_back |= claimed.full | claimed.contended
+        self.held_back -= limited - claimed.full - claimed.contended
         self._is_contended |= bool(claimed.contended)
         if done := claimed.full | claimed.empty | claimed.contended:
             rest = claim_group.without(done)

@@ -30,6 +30,7 @@ from django_ayework.models import Work, WorkControl, WorkerProcess
 from django_ayework.rules.controls import Scope
 from django_ayework.testing import drain, now, running_worker
 from django_ayework.testing.factories import WorkFactory
+from django_ayework.worker import claimer as claimer_module
 from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.worker import Worker
 from tests.controls.works import RAN, declared, other, plain
@@ -354,6 +355,27 @@ def test_works_that_a_limit_held_back_are_claimed_once_there_is_room(settings):
     Work.objects.filter(type="controls.declared", status="running").update(status="success", ended_at=now())
     assert claimer.make_room(["controls.declared"])
     assert claimed(2) == {"controls.declared": 1, "controls.plain": 1}
+
+
+@with_workers
+def test_a_work_that_ends_while_others_of_its_type_are_claimed_makes_room_for_them(settings, monkeypatch):
+    """The claim has counted it, and finds the limit reached. It may be the last one to end."""
+    settings.AYEWORK = {"POLL_INTERVAL": 3600}
+    running = [WorkFactory(type="controls.declared", status="running", worker="w") for _ in range(2)]
+    waiting = enqueue(declared())
+    claimer = Claimer("w", Scope())
+    claim_of, ended = claimer_module.claim_of, list[bool]()
+
+    def claim_late(*given):
+        claimed = claim_of(*given)
+        Work.objects.filter(id__in=[work.id for work in running]).update(status="success", ended_at=now())
+        ended.append(claimer.make_room(["controls.declared"]))
+        return claimed
+
+    monkeypatch.setattr(claimer_module, "claim_of", claim_late)
+    assert not claimer.claim(2)
+    assert ended == [True]
+    assert [delivery.row.id for delivery in claimer.claim(2)] == [waiting.id]
 
 
 @pytest.fixture(params=["a row that exists", "a row of its own"])
