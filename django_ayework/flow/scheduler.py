@@ -204,7 +204,8 @@ def fire(row: Schedule, occurrence: datetime, now: datetime) -> tuple[Did, dict[
 def fire_queued(row: Schedule, now: datetime) -> Did:
     """Queue the work of a queued firing, then mark the firing: if either fails, the firing still waits.
 
-    The counter goes down with the mark; both are under the schedule's lock, so no firing is taken twice.
+    The counter goes down with the mark; both are under the schedule's lock, so no firing is taken twice. A
+    function that has not said its next moment yet is asked at the next step.
     """
     firing = first_queued(row.pk)
     if firing is None:
@@ -212,7 +213,8 @@ def fire_queued(row: Schedule, now: datetime) -> Did:
         return Did.PASSED
     fired = queue_for(row, firing.occurrence, now)
     left = row.queued - 1
-    due_at = due_moment(row, row.next_at, left, now)
+    is_asked_next = row.kind == "next" and row.next_at is None
+    due_at = now if is_asked_next else due_moment(row, row.next_at, left, now)
     change_schedule(row.pk, {"queued": left, "due_at": due_at, **fired, **NO_FAILURE})
     return Did.FIRED
 

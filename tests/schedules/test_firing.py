@@ -223,6 +223,27 @@ class TestFunctions:
         assert after(60) == 1
 
     @on_sqlite
+    def test_a_function_that_fails_while_a_firing_is_queued_is_asked_again_after_that(self):
+        broken: list[bool] = []
+
+        def following(moment: datetime) -> datetime:
+            if broken:
+                raise RuntimeError(broken.pop())
+            return moment + MINUTE
+
+        declare(next=following, overlap="queue")
+        assert after(60) == 1
+        broken.append(True)
+        assert after(60) == 0, "its work waits for the first, and the next moment is not known"
+        assert (row().queued, row().next_at, row().failures) == (1, None, 1)
+        drain()
+        assert after(10) == 1
+        assert row().next_at is not None
+        assert after(60) == 0, "it goes on: this one waits for the second"
+        drain()
+        assert tick() + after(10) == 1
+
+    @on_sqlite
     def test_a_function_that_always_gives_now_fires_once_a_tick(self):
         schedule(name="tick", next=lambda moment: moment + timedelta(microseconds=1), run=note)
         assert [tick(), tick(), tick()] == [1, 1, 1]
