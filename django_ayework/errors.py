@@ -315,14 +315,19 @@ def did_you_mean(name: str, known: Iterable[str], meanings: Mapping[str, str] | 
 
     >>> did_you_mean("QUEUE", ["QUEUES", "LEASE"])
     " Did you mean 'QUEUES'?"
-    >>> did_you_mean("zzz", ["QUEUES"])
-    ''
+    >>> did_you_mean("zzz", ["QUEUES"]), did_you_mean("letters.cleanup", ["letters.pay"])
+    ('', '')
     >>> did_you_mean("retires", ["expires"], {"retries": "retry=Retry(attempts=…)"})
     ' Did you mean retry=Retry(attempts=…)?'
     """
     meanings = meanings or {}
     others = [other for other in meanings if len(other) > SHORT or other == name]
-    nearest = difflib.get_close_matches(name, [*known, *others], n=1, cutoff=0.6)
+    prefix = name[: name.rfind(".") + 1]  # that names share an app does not make them alike
+    nearest = [
+        near
+        for near in difflib.get_close_matches(name, [*known, *others], n=3, cutoff=0.6)
+        if difflib.get_close_matches(name.removeprefix(prefix), [near.removeprefix(prefix)], cutoff=0.6)
+    ]
     if not nearest:
         return ""
     meant = meanings.get(nearest[0], nearest[0])

@@ -252,7 +252,6 @@ def needed_connections() -> int:
     wakeups = connections_of(get_pubsub())
     one = Budget(
         concurrency=0,
-        async_handlers=any(work_type.is_async for work_type in registry),
         unhandled_groups=get_settings().unhandled_group is not None,
         wakeups=wakeups,
     )

@@ -278,9 +278,7 @@ def history(
         )
         return [Reason(Code.PARKED, text, {"type": row.type, "since": since, "until": until})]
     if outcome == Outcome.DEFERRED:
-        text = phrase(
-            "Its handler deferred it to %(at)s; that used no attempt.", at=moment_text(row.run_at, now)
-        )
+        text = phrase("It was deferred to %(at)s; that used no attempt.", at=moment_text(row.run_at, now))
         return [Reason(Code.DEFERRED, text, {"run_at": row.run_at})]
     error = error_sentence(row.error)
     if row.attempt > 0:

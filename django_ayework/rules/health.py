@@ -95,11 +95,9 @@ def health_of_all(members: Sequence[tuple[str, Health]]) -> Health:
 
 #: The purposes of the engine's own threads in one process. Each has one connection, outside of any pool. At
 #: rest the threads that claim and settle keep theirs.
-OWN = ("claiming", "settling", "keeping leases", "maintenance")
+OWN = ("claiming", "last attempts", "settling", "keeping leases", "maintenance")
 #: The purpose of the thread that fires schedules, if a process has one.
 SCHEDULING = "firing schedules"
-#: The purpose of the thread that notes last attempts, if the project has async handlers.
-BEGINNING = "last attempts of async handlers"
 #: The purpose of the thread that calls the hook, if the project has one.
 UNHANDLED_GROUPS = "UNHANDLED_GROUP"
 
@@ -115,14 +113,13 @@ class Budget:
 
     >>> budget = Budget(concurrency=8, processes=4, replaced=True)
     >>> budget.per_process, budget.usual, budget.most
-    (13, 52, 104)
+    (14, 56, 112)
     """
 
     concurrency: int
     processes: int = 1
     replaced: bool = False
     scheduler: bool = True
-    async_handlers: bool = False
     unhandled_groups: bool = False
     wakeups: tuple[str, ...] = ()
 
@@ -130,9 +127,8 @@ class Budget:
     def own(self) -> tuple[str, ...]:
         """The purposes of the engine's own threads in each process."""
         scheduling = [SCHEDULING] if self.scheduler else []
-        beginning = [BEGINNING] if self.async_handlers else []
         hooks = [UNHANDLED_GROUPS] if self.unhandled_groups else []
-        return (*OWN, *scheduling, *beginning, *hooks, *self.wakeups)
+        return (*OWN, *scheduling, *hooks, *self.wakeups)
 
     @property
     def per_process(self) -> int:

@@ -130,7 +130,7 @@ def whole(value: int, name: str, *, least: int) -> int:
     """
     if not is_whole(value) or value < least:
         raise value_error(
-            "retry-not-usable", f"expected {name} to be a whole number, {least} or more, got: {value!r}."
+            "doer-argument", f"expected {name} to be a whole number, {least} or more, got: {value!r}."
         )
     return value
 

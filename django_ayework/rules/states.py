@@ -66,7 +66,19 @@ LIVE: Final = frozenset(Status) - TERMINAL
 RETRYABLE: Final = frozenset({Status.DEAD, Status.CANCELLED})
 #: Not ended, and with no worker.
 WAITING: Final = LIVE - {Status.RUNNING}
-Status.terminal = TERMINAL
+
+
+class OfTheClass:
+    """An attribute of the class alone: of a single status, the set of all terminal ones would be true."""
+
+    def __get__(self, status: Status | None, owner: type[Status]) -> frozenset[Status]:
+        if status is not None:
+            meant = "Did you mean status in Status.terminal?"
+            raise AttributeError(f"a single status has no attribute 'terminal'. {meant}")
+        return TERMINAL
+
+
+Status.terminal = OfTheClass()  # type: ignore[assignment]  # which returns one
 
 #: Every move by a claim, a settlement or an act: from a status, to the statuses it may become. The page "The
 #: life of a work" draws it. A newer start also makes a pending work scheduled: ``transitions.renew``.

@@ -237,8 +237,8 @@ def begin(deliveries: Mapping[str, int], worker: str | None) -> set[str]:
         return {id for [id] in found}
     update = Update(ids, {"begun_delivery": numbers}, required={"delivery": numbers})
     held = Held(frozenset({Status.RUNNING}), worker)
-    if not connection().features.has_select_for_update:
-        return moved_by(update, held)
+    if not connection().features.has_select_for_update:  # SQLite has one lock, that of the transaction
+        return in_own_transaction(partial(moved_by, update, held))
     return in_own_transaction(partial(move_under_locks, update, held, skip_locked=True))
 
 

@@ -33,12 +33,15 @@ def enqueued(
     """Return the states of the works in the database, the oldest first, ended ones included.
 
     ``type`` (a type or its name), ``status`` (one or several) and ``input`` select works. Of the input only
-    the values that are given must match. Raises ValueError for an unknown status.
+    the values that are given must match. Raises ValueError for an unknown status, and TypeError for the name
+    of an input that no work has.
 
     Example::
 
         assert enqueued(add, status="pending") == []
     """
+    if input:
+        require_known(type, input)
     statuses = set(Status) if status is None else known_statuses(status)
     return [state_of(row) for row in matching(type, input) if row.status in statuses]
 

@@ -38,6 +38,7 @@ from django_ayework.testing.running import (
     savepoints,
 )
 from django_ayework.worker.attempt import HandlerCall
+from django_ayework.worker.beginning import note_deliveries
 from django_ayework.worker.in_flight import Delivery
 from django_ayework.worker.transactions import Ended
 
@@ -139,7 +140,11 @@ def fault(name: str, types: tuple[AnyWorkType | str, ...], attempt: Attempting) 
 
 
 def die_before_commit(due: list[Delivery], services: DrainServices) -> list[Ended]:
-    """Run works, and lose their outcomes; one that was written with the handler's rows is rolled back."""
+    """Run works, and lose their outcomes; one that was written with the handler's rows is rolled back.
+
+    That last attempts begin is committed before.
+    """
+    note_deliveries(delivery for delivery in due if delivery.is_last_attempt)
     with transaction.atomic(using=alias()):
         run_here(load_of(due), services)
         if any(delivery.settled for delivery in due):

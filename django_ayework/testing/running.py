@@ -6,17 +6,14 @@ the test's own thread and transaction.
 
 from __future__ import annotations
 
-import inspect
 import logging
-import unittest
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from types import TracebackType
 from typing import Any, TypeAlias
 
 from asgiref.sync import sync_to_async
+from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -26,7 +23,7 @@ from django_ayework.define.instructions import Instruction
 from django_ayework.define.options import whole_number
 from django_ayework.define.requests import GateRequest, WorkRequest, require_requests
 from django_ayework.define.types import registry
-from django_ayework.documentation import logged, type_error
+from django_ayework.documentation import documented, logged, type_error
 from django_ayework.errors import ChainNotFound, InvalidInstruction, InvalidWorkId
 from django_ayework.flow.acts import ACTS
 from django_ayework.flow.bulk_actions import step
@@ -43,22 +40,23 @@ from django_ayework.flow.schedules import sync
 from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.flow.states import WorkState, find_state
 from django_ayework.flow.unit_of_work import ContributionFailed
-from django_ayework.rules.durations import Seconds, later
+from django_ayework.rules.durations import later
 from django_ayework.rules.formatting import counted, parked_again
-from django_ayework.rules.retry import OFFER_AGAIN, is_number
+from django_ayework.rules.retry import OFFER_AGAIN
 from django_ayework.rules.schedules import BOUND
 from django_ayework.rules.states import Outcome, Status
 from django_ayework.store import claims, transitions
 from django_ayework.store.attempts import write_progress
 from django_ayework.store.bulk_actions import next_due as next_due_page
-from django_ayework.store.database import clock
+from django_ayework.store.database import alias, clock
 from django_ayework.store.lanes import lanes_with_work
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.attempt import HandlerCall, opened, require_recordable, run
+from django_ayework.worker.beginning import note_deliveries
 from django_ayework.worker.claimer import deliveries_of
 from django_ayework.worker.dispatch import claim_groups_of, size_of
 from django_ayework.worker.in_flight import Batch, Delivery
-from django_ayework.worker.transactions import Ended, begin
+from django_ayework.worker.transactions import Ended
 from django_ayework.worker.worker import Worker
 
 logger = logging.getLogger("django_ayework")
@@ -309,8 +307,9 @@ def perform(request: WorkRequest[Any, Any], *, attempt: int = 1) -> Performed:
 
 def run_here(load: Delivery | Batch, services: EngineServices, guard: Guard | None = None) -> list[Ended]:
     """Run a work or a batch in the test's thread and transaction; see ``savepoints``, the usual guard."""
+    note_deliveries(delivery for delivery in load.deliveries if delivery.is_last_attempt)
     load.start()
-    return begin(load) or run(load, services, guard or savepoints)
+    return run(load, services, guard or savepoints)
 
 
 @contextmanager
@@ -364,6 +363,19 @@ def run_commit_callbacks() -> None:
                     logger.exception("A robust on_commit callback raised. %s", logged("callback-raised"))
 
 
+def require_file() -> None:
+    """Raise ImproperlyConfigured for an SQLite database in memory, which no two threads can write."""
+    name = alias()
+    if getattr(connections[name], "is_in_memory_db", bool)():
+        raise documented(
+            ImproperlyConfigured(
+                f"expected the test database {name!r} to be a file for running_worker(), got one in "
+                f"memory; set DATABASES[{name!r}]['TEST'] = {{'NAME': BASE_DIR / 'test.sqlite3'}}."
+            ),
+            "test-database-in-memory",
+        )
+
+
 @contextmanager
 def running_worker(**options: Any) -> Iterator[Worker]:
     """Run a real worker in a thread of this process, for a ``TransactionTestCase``; options are Worker's.
@@ -373,6 +385,7 @@ def running_worker(**options: Any) -> Iterator[Worker]:
         with running_worker(concurrency=2):
             assert enqueue(add(a=1, b=2)).result(timeout=5) == 3
     """
+    require_file()
     with Worker(**options) as worker:
         yield worker
 
@@ -399,51 +412,3 @@ def run_bulk_actions() -> int:
     while (due_at := next_due_page(ACTS)) is not None:
         pages += step(max(due_at, clock.now()))
     return pages
-
-
-class time_travel:  # noqa: N801  # used as a function, and as a context manager
-    """Move the engine's clock by a duration (seconds or timedelta); several calls add up.
-
-    As a context manager the move is undone at the end of the block. Otherwise the pytest plugin, or the
-    ``unittest.TestCase`` that calls it, undoes it after the test.
-
-    Example::
-
-        enqueue(remind(), delay=3600)
-        time_travel(timedelta(hours=2))
-        assert drain().succeeded == 1
-    """
-
-    def __init__(self, delta: Seconds) -> None:
-        if not isinstance(delta, timedelta) and not is_number(delta):
-            expected = "expected time_travel(…) to be given seconds (a number) or a timedelta"
-            raise type_error("duration-not-usable", f"{expected}, got: {delta!r}.")
-        self.delta = delta if isinstance(delta, timedelta) else timedelta(seconds=delta)
-        clock.shift(self.delta)
-        case = running_case()
-        if case is not None:
-            case.addCleanup(clock.reset)
-
-    def __enter__(self) -> time_travel:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        clock.shift(-self.delta)
-
-
-def now() -> datetime:
-    """Return the engine's present moment, an aware datetime that ``time_travel()`` moves."""
-    return clock.now()
-
-
-def running_case() -> unittest.TestCase | None:
-    """Return the test case that is running in this thread, found through the stack."""
-    frame = inspect.currentframe()
-    while frame is not None:
-        case = frame.f_locals.get("self")
-        if isinstance(case, unittest.TestCase):
-            return case
-        frame = frame.f_back
-    return None

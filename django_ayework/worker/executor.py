@@ -9,8 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from contextvars import Context
 from functools import partial
 from typing import TypeAlias
@@ -25,11 +24,11 @@ from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.hooks import report
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.store.connections import keep_connections, tidy_connections
-from django_ayework.store.sessions import engine_session
 from django_ayework.worker.attempt import arun, escaped, run
+from django_ayework.worker.beginning import Beginning
 from django_ayework.worker.in_flight import Batch, Delivery
 from django_ayework.worker.interruption import end_connections, leave_clean
-from django_ayework.worker.transactions import Ended, begin, has_last_attempts
+from django_ayework.worker.transactions import Ended, put_off_all
 
 logger = logging.getLogger("django_ayework")
 
@@ -56,15 +55,14 @@ BEAT_EVERY = 1.0
 class EventLoopThread:
     """One event loop, in a thread, for all async handlers; ``finished`` is called on the loop."""
 
-    def __init__(self, services: EngineServices, finished: Finished) -> None:
+    def __init__(self, services: EngineServices, finished: Finished, beginning: Beginning) -> None:
         self.services = services
+        self._beginning = beginning
         self.finished = finished
         #: Beats while the loop goes round. A handler that blocks it is code of the project.
         self.heartbeat = Heartbeat("event loop")
         self.heartbeat.is_in_project_code = True
         self._loop = asyncio.new_event_loop()
-        #: Notes that last attempts begin, by one session for all: handlers may need none of their own.
-        self._beginner: SlotThread | None = None
         self._tasks: set[asyncio.Task[list[Ended]]] = set()
         self._lock = threading.Lock()
         self._is_over = False
@@ -115,8 +113,6 @@ class EventLoopThread:
             except BaseException as error:
                 report(error, "queue", "a task of a handler tried to end the event loop, which goes on")
         self._loop.close()
-        if self._beginner is not None:
-            self._beginner.inbox.put(None)
 
     def _beat(self) -> None:
         """Beat again and again; a loop that is blocked does not."""
@@ -142,33 +138,27 @@ class EventLoopThread:
     async def _attempt(self, load: Load) -> list[Ended]:
         """Run one load; return its outcomes in any case."""
         try:
+            error = await self._why_not(load)
             if not load.start():
                 return without_outcome(load)
-            if has_last_attempts(load) and (refused := await self._begin(load)):
-                return refused
-            return await self._isolated(load)
+            return await self._isolated(load) if error is None else put_off_all(load, error)
         except asyncio.CancelledError:  # the worker stops, and gives the work back
             return without_outcome(load)
         except BaseException as error:
             report(error, "queue", f"the engine failed on {load}")
             return [(each, escaped(each, error)) for each in load.deliveries]
 
-    async def _begin(self, load: Load) -> list[Ended]:
-        """See ``begin()``."""
-        if self._beginner is None:
-            self._beginner = SlotThread("ayework-beginning", engine_session)
-        begun: Future[list[Ended]] = Future()
-
-        def note(thread: SlotThread) -> None:
-            if begun.set_running_or_notify_cancel():
-                try:
-                    begun.set_result(begin(load))
-                except BaseException as error:
-                    begun.set_exception(error)
-                tend_connections(keep_connections)
-
-        self._beginner.inbox.put(note)
-        return await asyncio.wrap_future(begun)
+    async def _why_not(self, load: Load) -> BaseException | None:
+        """Return why last attempts cannot begin. Who cancels this task meanwhile is not the worker."""
+        begun = self._beginning.begin(load)
+        while begun is not None:
+            try:
+                return await asyncio.shield(asyncio.wrap_future(begun))
+            except asyncio.CancelledError:
+                if self._is_over or (task := asyncio.current_task()) is None:
+                    raise
+                task.uncancel()
+        return None
 
     async def _isolated(self, load: Load) -> list[Ended]:
         """Give each load a thread of its own for what it runs with ``sync_to_async``, such as queries.
@@ -193,18 +183,16 @@ class EventLoopThread:
 
 
 class SlotThread:
-    """A thread of the executor. It does the tasks of its inbox, within a session; None ends it."""
+    """A thread of the executor. It does the tasks of its inbox; None ends it."""
 
-    def __init__(self, name: str, session: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
-        self._session = session
+    def __init__(self, name: str) -> None:
         self.inbox: queue.SimpleQueue[Callable[[SlotThread], None] | None] = queue.SimpleQueue()
         self.thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self.thread.start()
 
     def _serve(self) -> None:
-        with self._session():
-            while (task := self.inbox.get()) is not None:
-                task(self)
+        while (task := self.inbox.get()) is not None:
+            task(self)
         connections.close_all()
 
 
@@ -221,6 +209,8 @@ class Executor:
         self.concurrency = concurrency
         self.services = services
         self.finished = finished
+        #: Notes that last attempts begin.
+        self.beginning = Beginning()
         #: The event loop of async handlers, once one was submitted.
         self.loop: EventLoopThread | None = None
         self._lock = threading.Lock()
@@ -270,6 +260,7 @@ class Executor:
             each.thread.join(max(0.0, until - time.monotonic()))
         if self.loop is not None:
             self.loop.stop(timeout)
+        self.beginning.request_stop()
 
     def _fill(self) -> None:
         """Start queued loads in free slots (under the lock).
@@ -316,7 +307,7 @@ class Executor:
         if self.loop is None:
             if self._is_over:
                 raise RuntimeError("the executor has ended")
-            self.loop = EventLoopThread(self.services, self.finished)
+            self.loop = EventLoopThread(self.services, self.finished, self.beginning)
         return self.loop
 
     def _serve(self, first: Load, thread: SlotThread) -> None:
@@ -348,9 +339,11 @@ class Executor:
         """Run one load; ``finished`` is called in any case."""
         outcomes = without_outcome(load)
         try:
+            begun = self.beginning.begin(load)
+            error = None if begun is None else begun.result()
             if load.start():
                 try:
-                    outcomes = begin(load) or run(load, self.services)
+                    outcomes = run(load, self.services) if error is None else put_off_all(load, error)
                 finally:
                     leave_clean(load)
         except BaseException as error:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, wraps
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -23,8 +23,8 @@ from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.hooks import report
 from django_ayework.flow.outcomes import retry_input_of
 from django_ayework.flow.settle import Settlement, settle_here, was_settled
+from django_ayework.rules.formatting import error_text
 from django_ayework.rules.retry import decide_failure
-from django_ayework.store import transitions
 from django_ayework.store.attempts import write_progress
 from django_ayework.store.connections import unwound
 from django_ayework.store.database import (
@@ -37,7 +37,7 @@ from django_ayework.store.database import (
 from django_ayework.store.leases import Holder, holders_of
 from django_ayework.store.rows import WorkRow, lock_rows
 from django_ayework.worker.handlers import in_thread, require_plain_act, settlement_of
-from django_ayework.worker.in_flight import Batch, Delivery, deliveries_by_id, loss_of, warn_if_late
+from django_ayework.worker.in_flight import Batch, Delivery, loss_of, warn_if_late
 from django_ayework.worker.interruption import forget_connection
 from django_ayework.worker.threads import Recovery
 
@@ -51,45 +51,8 @@ Ended: TypeAlias = tuple[Delivery, Settlement | None]
 
 #: Seconds, and up to twice as many, until a work is tried again whose attempt could not begin.
 PUT_OFF_FOR = 2.0
-#: Seconds before each try to begin a last attempt, while another transaction holds the row of its work.
-BEGIN_PAUSES = (0.0, 0.01, 0.05, 0.2, 0.5)
 #: Seconds between two looks at a work whose commit got no answer: the first pause, and the longest.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
-
-
-# The beginning. The number of a delivery is noted, and committed, before the handler is called. Only the
-# holder of the work can do so. So a last attempt begins once, and a worker that is lost before uses none up.
-# Other attempts are not noted, as that costs a statement.
-
-
-def has_last_attempts(load: Delivery | Batch) -> bool:
-    """Tell whether the beginning of a load is to be noted."""
-    return any(delivery.is_last_attempt for delivery in load.deliveries)
-
-
-def begin(load: Delivery | Batch) -> list[Ended]:
-    """Note that last attempts begin; return how the works of a load ended if none of them may run.
-
-    A work that others have taken is left out. All are put off if the database does not answer, or if another
-    transaction holds a row for long: a slot does not wait for that.
-    """
-    last = {each.row.id: each for each in load.deliveries if each.is_last_attempt and each.may_run}
-    try:
-        for pause in BEGIN_PAUSES if last else ():
-            time.sleep(pause)
-            begun = transitions.begin(deliveries_by_id(last.values()), load.deliveries[0].row.worker)
-            last = {id: each for id, each in last.items() if id not in begun}
-            holders = holders_of(last) if last else {}
-            for id, each in last.items():
-                each.lost = loss_of(each, holders.get(id))
-            if not (last := {id: each for id, each in last.items() if each.may_run}):
-                break
-        if last:
-            raise OperationalError("the row of the work is locked by another transaction")
-    except Error as error:
-        why = "could not begin its last attempt"
-        return [(each, put_off(each.row, error, why) if each.may_run else None) for each in load.deliveries]
-    return [] if any(each.may_run for each in load.deliveries) else [(each, None) for each in load.deliveries]
 
 
 def put_off(row: WorkRow, error: BaseException, why: str) -> Settlement:
@@ -99,7 +62,14 @@ def put_off(row: WorkRow, error: BaseException, why: str) -> Settlement:
     """
     delay = PUT_OFF_FOR * random.uniform(1.0, 2.0)  # noqa: S311  # spreads them
     report(error, "queue", f"work {row.id} {why}; it is tried again in {delay:.0f} s", brief=True)
-    return Settlement(row, decide_failure(Defer(delay=delay), None, retry_input_of(row, clock.now())))
+    decision = decide_failure(Defer(delay=delay), None, retry_input_of(row, clock.now()))
+    return Settlement(row, replace(decision, error=f"put off, as it {why}: {error_text(error)}"))
+
+
+def put_off_all(load: Delivery | Batch, error: BaseException) -> list[Ended]:
+    """Put off the works of a load that cannot begin their last attempts."""
+    why = "could not begin its last attempt"
+    return [(each, put_off(each.row, error, why) if each.may_run else None) for each in load.deliveries]
 
 
 def noted(method: F) -> F:

@@ -77,7 +77,8 @@ class Engine:
 
     def _threads(self) -> list[WatchedThread]:
         """Return the threads that must go on, as far as they were started."""
-        engine = (self._claiming, self._settler, self._leases, self._maintenance)
+        beginning = self._executor.beginning
+        engine = (self._claiming, beginning, self._settler, self._leases, self._maintenance)
         return [each for each in engine if each.was_started]
 
     def _start_threads(self) -> None:

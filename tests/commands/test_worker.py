@@ -10,7 +10,7 @@ import pytest
 from django.core.management.base import CommandError
 from django.db import OperationalError, connection
 
-from django_ayework import Retry, enqueue, enqueue_many, registry
+from django_ayework import Retry, enqueue, enqueue_many
 from django_ayework.documentation import entry_url
 from django_ayework.flow import startup_checks
 from django_ayework.management.base import log_named
@@ -174,8 +174,9 @@ def test_all_is_well(django_assert_max_num_queries):
     assert status == 0
     assert lines[:2] == [
         f"Connections to the database 'default': at most {14 + WAKEUPS}",
-        "  1 process, each with 8 for handlers, 1 for claiming, 1 for settling, 1 for keeping leases, "
-        "1 for maintenance, 1 for firing schedules, 1 for last attempts of async handlers"
+        "  1 process, each with 8 for handlers, 1 for claiming, 1 for last attempts, 1 for settling, "
+        "1 for keeping leases, "
+        "1 for maintenance, 1 for firing schedules"
         + ("", ", 1 for watching for new works", ", 1 for receiving wake-ups, 1 for sending many")[WAKEUPS],
     ]
     server = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}.get(connection.vendor, connection.display_name)
@@ -205,13 +206,6 @@ def test_connections_are_counted(settings, arguments, keys, most, detail):
     if "--processes" in arguments:
         lines = check(*arguments.split(), "--max-works", "9")[1]
         assert lines[2] == f"  at most {64 + 8 * WAKEUPS} while all of them are being replaced"
-
-
-def test_async_works_need_a_connection_for_their_last_attempts(monkeypatch):
-    assert "last attempts of async handlers" in check()[1][1]
-    for work_type in registry:
-        monkeypatch.setattr(work_type, "is_async", False)
-    assert "async" not in check()[1][1]
 
 
 def test_unknown_queues_are_a_problem_or_a_note(monkeypatch):

@@ -146,7 +146,7 @@ def test_a_deferral():
     handle = enqueue(defer(seconds=600))
     drain()
     text = why(handle, "not_due", "deferred")
-    assert re.search(rf"\. Its handler deferred it to {DISTANT}", text)
+    assert re.search(rf"\. It was deferred to {DISTANT}", text)
     assert text.endswith("that used no attempt.")
 
 

@@ -33,6 +33,12 @@ def test_one_status_that_may_not_be_left_spoils_the_rest():
         transition(Status.PENDING, Status.SUCCESS, status=Status.DEAD)
 
 
+def test_a_single_status_has_no_set_of_terminal_ones():
+    """It would be true of every status."""
+    with pytest.raises(AttributeError, match=r"Did you mean status in Status.terminal"):
+        _ = Status.PENDING.terminal
+
+
 def test_the_moves_between_the_statuses():
     assert MOVES[Status.SUCCESS] == frozenset()
     assert all(MOVES[status] == {Status.PENDING, Status.BLOCKED} for status in RETRYABLE)

@@ -164,6 +164,16 @@ def test_a_database_that_is_lost_after_more_statements_than_an_attempt_has_fails
 
 
 @pytest.mark.usefixtures("database")
+@pytest.mark.parametrize("type", [careless, careful], ids=str)
+def test_a_last_attempt_is_not_made_again_after_its_worker_has_died(type):
+    """The beginning was committed, whatever becomes of the transaction of the handler."""
+    handle = enqueue(type(reference="a"), retry=Retry(attempts=1))
+    with faults.deliver_twice():
+        drain(raises=False)
+    assert (handle.state().status, handle.state().error) == ("dead", "worker lost")
+
+
+@pytest.mark.usefixtures("database")
 @pytest.mark.parametrize(
     ("fault", "reason"), [(faults.lose_database, "OperationalError"), (faults.lose_lease, "worker lost")]
 )

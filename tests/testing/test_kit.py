@@ -41,7 +41,9 @@ def test_only_the_named_inputs_must_match(found):
     first, second = enqueue(add(a=1, b=2)), enqueue(add(a=1, b=3))
     assert found(add, a=1) == [first.id, second.id]
     assert found(add, a=1, b=3) == [second.id]
-    assert found(add, a=2) == found(add, c=None) == []
+    assert found(add, a=2) == []
+    with pytest.raises(TypeError, match=r"^expected one of the inputs of shop.add \(a, b\), got: 'aa'"):
+        found(add, aa=1)
     assert found(b=2) == [first.id]
     Work.objects.update(input="garbage")
     assert (found(add, a=1), len(found(add))) == ([], 2)

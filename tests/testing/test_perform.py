@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.test import TestCase, TransactionTestCase
 
@@ -88,6 +89,16 @@ NOT_USABLE: dict[str, Callable[[], object]] = {
         "5"
     ),
 }
+
+
+@on_sqlite
+def test_a_worker_of_a_test_is_refused_a_database_in_memory(monkeypatch):
+    monkeypatch.setattr(connection, "is_in_memory_db", lambda: True)
+    with (
+        pytest.raises(ImproperlyConfigured, match=r"set DATABASES\['default'\]\['TEST'\] = \{'NAME'"),
+        running_worker(),
+    ):
+        pass
 
 
 @pytest.mark.parametrize(("message", "call"), NOT_USABLE.items(), ids=["a gate", "a limit", "a duration"])

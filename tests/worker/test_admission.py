@@ -28,6 +28,8 @@ pytestmark = pytest.mark.vendors("sqlite")
 class Load:
     """Something to run that is no work."""
 
+    deliveries = ()
+
     def __init__(self, act=lambda: None) -> None:
         self.work_type = None
         self.act = act

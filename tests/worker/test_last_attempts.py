@@ -1,5 +1,7 @@
 """Last attempts: begun at most once, and not used up by a worker that is lost before they begin."""
 
+import time
+
 import pytest
 from django.db import connection
 
@@ -7,15 +9,24 @@ from django_ayework import Worker, enqueue, enqueue_many
 from django_ayework.flow.maintenance import reclaim
 from django_ayework.models import Attempt, Work
 from django_ayework.signals import work_failed
-from django_ayework.store.database import clock
+from django_ayework.store import transitions as stored_transitions
+from django_ayework.store.database import clock, in_transaction
 from django_ayework.testing import running_worker
-from django_ayework.worker import transactions
+from django_ayework.worker import beginning, transactions
 from tests.marks import each_database, on_servers
 from tests.processes import PATIENCE, ended, eventually, worker_process
 from tests.races.holding import transaction_elsewhere
 from tests.races.rivals import claim_all
 from tests.worker.conftest import all_end
-from tests.worker.works import once, once_async, once_here, once_together, started
+from tests.worker.works import (
+    cancels_others,
+    once,
+    once_async,
+    once_here,
+    once_in_doer,
+    once_together,
+    started,
+)
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 MANY = 400
@@ -58,7 +69,7 @@ def test_a_last_attempt_that_a_lost_worker_never_began_is_not_recorded_as_a_fail
 
 def taken_once(monkeypatch: pytest.MonkeyPatch, chosen: set[str]) -> None:
     """Let leases lapse, and works be reclaimed, when their last attempts are about to begin first."""
-    begin = transactions.transitions.begin
+    begin = beginning.transitions.begin
 
     def begin_late(deliveries, worker):
         mine = chosen.intersection(deliveries)
@@ -68,7 +79,7 @@ def taken_once(monkeypatch: pytest.MonkeyPatch, chosen: set[str]) -> None:
             assert reclaim(sparing=set(deliveries) - mine) == len(mine)
         return begin(deliveries, worker)
 
-    monkeypatch.setattr(transactions.transitions, "begin", begin_late)
+    monkeypatch.setattr(beginning.transitions, "begin", begin_late)
 
 
 @pytest.mark.parametrize("kind", [once_here, once_async], ids=lambda kind: kind.name)
@@ -93,10 +104,11 @@ def test_of_a_batch_only_works_that_are_still_held_begin(stage, monkeypatch):
 
 
 @on_servers
-def test_async_works_begin_by_one_session_which_is_replaced_when_it_is_lost(monkeypatch):
+def test_works_begin_by_one_session_for_all_which_is_replaced_when_it_is_lost(monkeypatch):
+    """Also those of a doer, of which many may run at a time that need no session."""
     monkeypatch.setattr(transactions, "PUT_OFF_FOR", 0.01)
     sessions: list[object] = []
-    begin = transactions.transitions.begin
+    begin = beginning.transitions.begin
 
     def begin_in_session(deliveries, worker):
         connection.ensure_connection()
@@ -105,22 +117,70 @@ def test_async_works_begin_by_one_session_which_is_replaced_when_it_is_lost(monk
             connection.connection.close()
         return begin(deliveries, worker)
 
-    monkeypatch.setattr(transactions.transitions, "begin", begin_in_session)
+    monkeypatch.setattr(beginning.transitions, "begin", begin_in_session)
     first = enqueue(once_async(number=1))
     with running_worker(concurrency=20):
         all_end([first])
-        all_end(enqueue_many([once_async(number=number) for number in range(20)]))
+        kinds = (once_async, once_here, once_in_doer)
+        all_end(enqueue_many([kind(number=number) for number in range(20) for kind in kinds]))
     assert len({id(session) for session in sessions}) == 2, "a lost one and its successor"
+
+
+def test_an_async_last_attempt_that_another_handler_cancels_as_it_begins_goes_on(stage):
+    handles = enqueue_many([each for n in range(30) for each in (once_async(number=n), cancels_others())])
+    with running_worker(concurrency=16):
+        eventually(lambda: all(handle.state().ended_at for handle in handles))
+    unstarted = set(range(30)).difference(stage.started)
+    assert not unstarted, "each was called, and perhaps cancelled then"
+
+
+def test_the_time_of_an_attempt_counts_from_its_call(monkeypatch):
+    begin = beginning.transitions.begin
+
+    def begin_late(deliveries, worker):
+        eventually(lambda: time.monotonic() > started_at + 1.5)
+        return begin(deliveries, worker)
+
+    monkeypatch.setattr(beginning.transitions, "begin", begin_late)
+    started_at = time.monotonic()
+    handles = enqueue_many([kind(number=1) for kind in (once_here, once_async)], timeout=1)
+    with running_worker(concurrency=2):
+        all_end(handles)
+
+
+@on_servers
+def test_a_session_that_goes_silent_holds_up_the_beginning_for_a_while_only(cut_off_env, proxy, tmp_path):
+    env = cut_off_env | {"TEST_STATEMENT_TIMEOUT": "2", "TEST_STALL": "20"}
+    proxy.hush_one(b"begun_delivery")
+    with worker_process(env, "--concurrency", "2"):
+        all_end(enqueue_many([once(place=str(tmp_path), number=number) for number in range(6)]))
+    assert [started(tmp_path, number) for number in range(6)] == ["1\n"] * 6
+
+
+def test_a_batch_does_not_begin_a_work_that_was_taken_between_two_statements(stage, monkeypatch):
+    """On SQLite the rows are read and written in one transaction, which keeps others from writing."""
+    handles = enqueue_many([once_together(number) for number in range(2)])
+    taken_once(monkeypatch, {handles[0].id})
+    write, was_open = stored_transitions.write, list[bool]()
+
+    def note_transaction(*given):
+        was_open.append(in_transaction())
+        return write(*given)
+
+    monkeypatch.setattr(stored_transitions, "write", note_transaction)
+    with running_worker(concurrency=1):
+        all_end(handles)
+    assert all(was_open) and (was_open or connection.vendor == "postgresql")
 
 
 @on_servers
 def test_a_slot_does_not_wait_for_a_row_that_another_transaction_holds(stage, monkeypatch, reported):
     """The work runs once the row is free. Meanwhile the slot runs others."""
-    monkeypatch.setattr(transactions, "BEGIN_PAUSES", (0.0, 0.01))
+    monkeypatch.setattr(beginning, "LOCKED_FOR", 0.0)
     monkeypatch.setattr(transactions, "PUT_OFF_FOR", 0.01)
-    begin = transactions.transitions.begin
+    begin = beginning.transitions.begin
     waits, other = enqueue(once_here(number=1), priority=1), enqueue(once_here(number=2))
-    tries = [waits.id, waits.id]
+    tries = [waits.id]
 
     def begin_locked(deliveries, worker):
         if tries and tries[0] in deliveries:
@@ -129,7 +189,7 @@ def test_a_slot_does_not_wait_for_a_row_that_another_transaction_holds(stage, mo
                 return begin(deliveries, worker)
         return begin(deliveries, worker)
 
-    monkeypatch.setattr(transactions.transitions, "begin", begin_locked)
+    monkeypatch.setattr(beginning.transitions, "begin", begin_locked)
     with running_worker(concurrency=1):
         all_end([waits, other])
     assert sorted(stage.started) == [1, 2]

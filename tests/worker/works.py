@@ -17,6 +17,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 
 from django_ayework import BatchItem, Context, Retry, batch_work, work
+from django_ayework.doers import unlimited
 from django_ayework.worker import watchdog
 from tests.processes import eventually
 
@@ -163,6 +164,17 @@ def once_here(number: int = 0) -> int:
 async def once_async(number: int = 0) -> int:
     stage.started.append(number)
     return number
+
+
+@work(name="worker.once_in_doer", retry=Retry(attempts=1), doer=unlimited(64))
+def once_in_doer(number: int = 0) -> int:
+    return number
+
+
+@work(name="worker.cancels_others")
+async def cancels_others() -> None:
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
 
 
 @batch_work(name="worker.once_together", size=2, max_wait=0.05, retry=Retry(attempts=1))

@@ -312,7 +312,6 @@ def check_worker(chosen: WorkerOptions, say: Callable[[str], None]) -> int:
         processes=chosen.processes,
         replaced=bool(chosen.max_works or chosen.max_memory),
         scheduler=chosen.scheduler and not chosen.burst,
-        async_handlers=any(work_type.is_async for work_type in registry),
         unhandled_groups=get_settings().unhandled_group is not None,
         wakeups=connections_of(get_pubsub()),
     )
