@@ -377,6 +377,13 @@ def test_24_the_system_check_finds_options_that_cannot_be_used(settings, options
     assert [each.id for each in run_checks() if each.id in ("ayework.E012", "ayework.E013")] == found
 
 
+def test_24_the_system_check_finds_an_option_that_stands_beside_the_options(settings):
+    given = settings.TASKS["default"] | {"RETRY": {"attempts": 1}}
+    settings.TASKS = {"default": given}
+    [error] = [each for each in run_checks() if each.id == "ayework.E013"]
+    assert (error.hint or "").startswith("Move 'RETRY' into OPTIONS.")
+
+
 def test_24_the_system_check_finds_a_missing_app(settings):
     settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if app != "django_ayework"]
     [error, *_] = framework.task_backends["default"].check()

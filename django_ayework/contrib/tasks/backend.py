@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from importlib.util import find_spec
 from typing import Any
 
+from django.conf import settings
 from django.core.checks import CheckMessage, Error
 
 from django_ayework.contrib.tasks.calls import (
@@ -94,6 +95,9 @@ class AyeworkBackend(BaseTaskBackend):
         for key in self.options:
             if key not in OPTIONS:
                 yield f"has the unknown key {key!r}.", did_you_mean(str(key).upper(), OPTIONS).strip()
+        for key in OPTIONS:
+            if key in settings.TASKS.get(self.alias, {}):
+                yield f"does not have the key {key!r}, which stands beside it.", f"Move {key!r} into OPTIONS."
         try:
             _ = self.retry
         except (TypeError, ValueError) as wrong:
