@@ -102,9 +102,9 @@ def note(waiting: list[Waiting]) -> list[Waiting]:
     try:
         locked = note_deliveries(delivery for each in waiting for delivery in each.deliveries)
     except BaseException as error:
-        connections.close_all()
         for each in waiting:
             each.begun.set_result(error)
+        connections.close_all()  # after all were told: it may fail, too
         return []
     left: list[Waiting] = []
     for each in waiting:
