@@ -113,7 +113,7 @@ def state_of(target: Target) -> str:
     """Return whether works are claimed, as a badge."""
     if target.is_paused:
         return pages.badge("blocked", _("paused"))
-    return pages.badge("alive", _("served")) if target.is_known else pages.badge("unknown", _("not declared"))
+    return pages.badge("alive", _("active")) if target.is_known else pages.badge("unknown", _("not declared"))
 
 
 def in_words(control: TypeControl) -> str:

@@ -75,7 +75,7 @@ def test_every_type_and_every_queue_is_listed_with_what_is_in_force(page):
     shown = "weight 20, at most 7 running", "weight 20, at most 2 running", 'value="7"'
     assert_shows(row_of(text, declared.name), *shown)
     for name in ("shop.add", "default", "mail", "busy"):
-        assert ">served</span>" in row_of(text, name)
+        assert ">active</span>" in row_of(text, name)
     assert ">paused</span>" in row_of(text, "&lt;b&gt;controlled")
     assert ">not declared</span>" in row_of(text, "shop.gone")
 
@@ -99,7 +99,7 @@ def test_types_and_queues_are_paused_and_resumed_in_place(operator, scope, name)
     assert ">paused</span>" in row_of(in_place(operator, "pause", name, scope), name)
     assert logged() == ["paused: no → yes."]
     assert WorkControl.objects.get().paused
-    assert ">served</span>" in row_of(in_place(operator, "resume", name, scope), name)
+    assert ">active</span>" in row_of(in_place(operator, "resume", name, scope), name)
     assert not WorkControl.objects.get().paused
 
 
