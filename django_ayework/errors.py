@@ -326,7 +326,8 @@ def did_you_mean(name: str, known: Iterable[str], meanings: Mapping[str, str] | 
     nearest = [
         near
         for near in difflib.get_close_matches(name, [*known, *others], n=3, cutoff=0.6)
-        if difflib.get_close_matches(name.removeprefix(prefix), [near.removeprefix(prefix)], cutoff=0.6)
+        if not near.startswith(prefix)
+        or difflib.get_close_matches(name.removeprefix(prefix), [near.removeprefix(prefix)], cutoff=0.6)
     ]
     if not nearest:
         return ""
