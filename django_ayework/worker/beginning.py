@@ -51,26 +51,35 @@ class Beginning(EngineThread):
         super().__init__("beginning", self._note_all)
         self._inbox: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
+        self._is_over = False
 
     def begin(self, load: Delivery | Batch) -> Future[BaseException | None] | None:
         """Begin to note the last attempts of a load; None if it has none. The thread starts with the first.
 
-        Works that are not ours any more are marked as lost.
+        Works that are not ours any more are marked as lost. Others are not withdrawn from now on: a work that
+        was noted and then not run would die of that, if it could not be released.
         """
-        deliveries = [delivery for delivery in load.deliveries if delivery.is_last_attempt]
+        deliveries = [each for each in load.deliveries if each.is_last_attempt and each.keep()]
         if not deliveries:
             return None
-        with self._lock:
-            if not self.was_started:
-                self.start()
         begun: Future[BaseException | None] = Future()
         begun.set_running_or_notify_cancel()  # who awaits it may be cancelled, and await it again
-        self._inbox.put(Waiting(deliveries, begun, time.monotonic() + LOCKED_FOR))
+        try:
+            with self._lock:
+                if self._is_over:
+                    raise RuntimeError("the worker has ended")
+                if not self.was_started:
+                    self.start()
+                self._inbox.put(Waiting(deliveries, begun, time.monotonic() + LOCKED_FOR))
+        except RuntimeError as error:  # it is also that of a thread which the system refuses
+            begun.set_result(error)
         return begun
 
     def request_stop(self) -> None:
-        """Let the thread end; return at once."""
-        self._inbox.put(None)
+        """Let the thread end, and nothing begin any more; return at once."""
+        with self._lock:
+            self._is_over = True
+            self._inbox.put(None)
 
     def _note_all(self, heartbeat: Heartbeat) -> None:
         """Note what waits, again and again."""
@@ -79,9 +88,11 @@ class Beginning(EngineThread):
             heartbeat.beat(rest=IDLE)
             arrived = self._arrived(PAUSE if waiting else IDLE)
             heartbeat.beat()
-            if None in arrived:
-                return
             waiting += [each for each in arrived if each is not None]
+            if None in arrived:
+                for each in waiting:
+                    each.begun.set_result(RuntimeError("the worker has ended"))
+                return
             if waiting:
                 waiting = note(waiting)
             else:

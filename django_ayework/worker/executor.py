@@ -58,6 +58,7 @@ class EventLoopThread:
     def __init__(self, services: EngineServices, finished: Finished, beginning: Beginning) -> None:
         self.services = services
         self._beginning = beginning
+        self._one_begins = asyncio.Lock()
         self.finished = finished
         #: Beats while the loop goes round. A handler that blocks it is code of the project.
         self.heartbeat = Heartbeat("event loop")
@@ -149,11 +150,15 @@ class EventLoopThread:
             return [(each, escaped(each, error)) for each in load.deliveries]
 
     async def _why_not(self, load: Load) -> BaseException | None:
-        """Return why last attempts cannot begin. Who cancels this task meanwhile is not the worker."""
-        begun = self._beginning.begin(load)
-        while begun is not None:
+        """Return why last attempts cannot begin. One load begins at a time, once the one before was called.
+
+        So a handler that kills the process takes no others along. Who cancels this task is not the worker.
+        """
+        while any(delivery.is_last_attempt for delivery in load.deliveries):
             try:
-                return await asyncio.shield(asyncio.wrap_future(begun))
+                async with self._one_begins:
+                    begun = self._beginning.begin(load)
+                    return None if begun is None else await asyncio.shield(asyncio.wrap_future(begun))
             except asyncio.CancelledError:
                 if self._is_over or (task := asyncio.current_task()) is None:
                     raise

@@ -39,7 +39,7 @@ class Delivery:
     """
 
     __slots__ = (  # there are thousands a second
-        "_interruptions", "_lock", "claimed_at", "doer", "ended", "in_batch",
+        "_interruptions", "_lock", "claimed_at", "doer", "ended", "in_batch", "is_kept",
         "lapses_at", "lease", "lost", "on_abort", "options", "ready_at", "renewed_at", "row",
         "settled", "signal", "started_at", "type", "withdrawn", "work_type",
     )  # fmt: skip
@@ -59,7 +59,7 @@ class Delivery:
         self.lapses_at = self.claimed_at + lease
         self.started_at: float | None = None
         self.ended = False
-        self.withdrawn = False
+        self.withdrawn = self.is_kept = False
         self.settled = False  # in a transaction of the attempt's own
         self.lost: AbortReason | None = None  # found out in a transaction of the attempt's own
         #: Called with the work and the reason when it is asked to stop, while an async handler runs.
@@ -74,12 +74,12 @@ class Delivery:
 
     @property
     def may_run(self) -> bool:
-        """Whether the attempt was started, and the work was not lost before its handler was called."""
+        """Whether the attempt was started, and the work not lost before."""
         return self.started_at is not None and self.lost is None
 
     @property
     def is_last_attempt(self) -> bool:
-        """Whether the policy of the work allows no further attempt."""
+        """Whether the policy allows no further attempt."""
         return self.row.attempt >= self.options.retry.attempts
 
     @property
@@ -90,21 +90,22 @@ class Delivery:
     def start(self) -> bool:
         """Mark the attempt as started; False when it was withdrawn before."""
         with self._lock:
-            if self.withdrawn:
-                return False
-            self.started_at = time.monotonic()
-            return True
+            if not self.withdrawn:
+                self.started_at = time.monotonic()
+            return not self.withdrawn
+
+    def keep(self) -> bool:
+        """Let nobody withdraw the work, as its last attempt begins; return False if somebody has."""
+        with self._lock:
+            self.is_kept = not self.withdrawn
+            return self.is_kept
 
     def withdraw(self) -> bool:
-        """Take the work back unless its attempt has started; return whether this call has done it.
-
-        Two threads may want that at a time, and only one of them may release the work and count it.
-        """
+        """Take the work back unless its attempt begins; return whether this call has done it."""
         with self._lock:
-            if self.withdrawn or self.started_at is not None:
-                return False
-            self.withdrawn = True
-            return True
+            is_free = not (self.withdrawn or self.is_kept or self.started_at is not None)
+            self.withdrawn |= is_free
+            return is_free
 
     def renew(self, now: float) -> None:
         """Note that the lease was renewed."""

@@ -1,11 +1,12 @@
 """Last attempts: begun at most once, and not used up by a worker that is lost before they begin."""
 
+import threading
 import time
 
 import pytest
 from django.db import connection
 
-from django_ayework import Worker, enqueue, enqueue_many
+from django_ayework import Worker, enqueue, enqueue_many, pause, resume
 from django_ayework.flow.maintenance import reclaim
 from django_ayework.models import Attempt, Work
 from django_ayework.signals import work_failed
@@ -22,6 +23,8 @@ from tests.worker.works import (
     cancels_others,
     once,
     once_async,
+    once_async_at,
+    once_held,
     once_here,
     once_in_doer,
     once_together,
@@ -42,7 +45,7 @@ def test_a_killed_worker_uses_up_no_last_attempt_that_had_not_begun(short_lease_
     claimed = set(Work.objects.filter(status="running").values_list("id", flat=True))
     unstarted = {handle.id for handle, has_begun in zip(handles, begun, strict=True) if not has_begun}
     assert claimed & unstarted, "the worker claims more than it runs"
-    eventually(lambda: reclaim() or not Work.objects.filter(status="running").exists())
+    eventually(lambda: not reclaim() and not Work.objects.filter(status="running").exists())
     Worker(burst=True).run()
     assert [started(tmp_path, number) for number in range(MANY)] == ["1\n"] * MANY
     status = dict(Work.objects.values_list("id", "status"))
@@ -171,6 +174,57 @@ def test_a_batch_does_not_begin_a_work_that_was_taken_between_two_statements(sta
     with running_worker(concurrency=1):
         all_end(handles)
     assert all(was_open) and (was_open or connection.vendor == "postgresql")
+
+
+@each_database
+def test_an_async_handler_that_kills_the_process_uses_up_no_attempt_of_others(short_lease_env, tmp_path):
+    handles = enqueue_many([once_async_at(place=str(tmp_path), number=n, kills=n == 20) for n in range(40)])
+    with worker_process(short_lease_env, "--concurrency", "20") as victim:
+        ended(victim)
+    begun = [bool(started(tmp_path, number)) for number in range(40)]
+    eventually(lambda: not reclaim() and not Work.objects.filter(status="running").exists())
+    dead = set(Work.objects.filter(status="dead").values_list("id", flat=True))
+    unstarted = {handle.id for handle, has_begun in zip(handles, begun, strict=True) if not has_begun}
+    assert handles[20].id in dead
+    assert len(dead & unstarted) <= 1, "one may be noted while the event loop is killed"
+
+
+def test_a_slot_that_a_long_handler_holds_ends_after_the_worker(stage, settings):
+    """It finds works that were given back, and nobody is there to note that they begin."""
+    settings.AYEWORK = {"SHUTDOWN_GRACE": 0.1}
+    enqueue_many([once_held(number=number) for number in range(3)])
+    enqueue_many([once_here(number=number) for number in range(50)])
+    before = set(threading.enumerate())
+    with running_worker(concurrency=1):
+        eventually(lambda: stage.started)
+    stage.go.set()
+    eventually(lambda: not set(threading.enumerate()) - before)
+
+
+@on_servers
+def test_a_pause_takes_nothing_back_that_begins(stage, monkeypatch, settings):
+    """One row of the batch is locked, and the others are noted: they could not be released one by one."""
+    settings.AYEWORK = {"POLL_INTERVAL": 0.05, "LEASE": 2}
+    begin, held, is_paused = beginning.transitions.begin, list[str](), threading.Event()
+    handles = enqueue_many([once_together(number) for number in range(2)])
+
+    def begin_partly(deliveries, worker):
+        if held or len(deliveries) == 1:
+            return begin(deliveries, worker)
+        held.append(min(deliveries))
+        with transaction_elsewhere(lambda: Work.objects.select_for_update().get(id=held[0])):
+            noted = begin(deliveries, worker)
+            pause(type="worker.once_together")
+            is_paused.set()
+            time.sleep(0.6)
+            return noted
+
+    monkeypatch.setattr(beginning.transitions, "begin", begin_partly)
+    with running_worker(concurrency=1):
+        assert is_paused.wait(PATIENCE)
+        resume(type="worker.once_together")
+        all_end(handles)
+    assert sorted(stage.started) == [0, 1]
 
 
 @on_servers

@@ -154,6 +154,21 @@ def once(ctx: Context, place: str, number: int = 0, kills: bool = False) -> str:
     return f"attempt {ctx.attempt}"
 
 
+@work(name="worker.once_async_at", retry=Retry(attempts=1))
+async def once_async_at(ctx: Context, place: str, number: int = 0, kills: bool = False) -> None:
+    """See ``once``."""
+    note_start(place, ctx.attempt, number)
+    if kills:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@work(name="worker.once_held", retry=Retry(attempts=1))
+def once_held(number: int = 0) -> None:
+    now = stage
+    now.started.append(number)
+    now.go.wait(NEVER_IN_A_TEST)
+
+
 @work(name="worker.once_here", retry=Retry(attempts=1))
 def once_here(number: int = 0) -> int:
     stage.started.append(number)
