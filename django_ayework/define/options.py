@@ -81,16 +81,15 @@ def is_listable(text: str) -> bool:
     return "," not in text and text == text.strip() and not text.startswith("-")
 
 
-def label(most: int, expected: str = "a text", fits: Callable[[str], bool] = str.isprintable) -> Check:
+def label(most: int, expected: str = "a text", fits: Callable[[str], bool] = bool) -> Check:
     """Return a check for printable texts of limited length that fit a condition."""
 
     def check(value: object, name: str) -> str:
-        is_text = isinstance(value, str) and 0 < len(value) <= most and value.isprintable()
-        if not is_text or not fits(cast(str, value)):
+        if not (isinstance(value, str) and 0 < len(value) <= most and value.isprintable() and fits(value)):
             raise InvalidOption(
                 f"expected {name} to be {expected} of 1 to {most} printable characters, got: {value!r}."
             )
-        return cast(str, value)
+        return value
 
     return check
 

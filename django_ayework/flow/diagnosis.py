@@ -250,12 +250,11 @@ def check_indexes() -> Diagnosis:
 def needed_connections() -> int:
     """Return how many connections the live workers may need together."""
     wakeups = connections_of(get_pubsub())
-    one = Budget(
-        concurrency=0,
-        unhandled_groups=get_settings().unhandled_group is not None,
-        wakeups=wakeups,
+    hooks = get_settings().unhandled_group is not None
+    return sum(
+        Budget(concurrency=worker.concurrency, unhandled_groups=hooks, wakeups=wakeups).per_process
+        for worker in live()
     )
-    return sum(worker.concurrency + one.per_process for worker in live())
 
 
 #: The checks that every database has, by name.

@@ -150,6 +150,10 @@ class RetryPolicy:
     max: float = 30.0
     jitter: float = 0.5
 
+    def is_last(self, attempt: int) -> bool:
+        """Tell whether no further attempt is allowed after this one."""
+        return attempt >= self.attempts
+
     @classmethod
     def resolve(cls, *levels: Retry | None) -> RetryPolicy:
         """Merge levels field by field, the first given winning, over the built-in defaults.
@@ -234,7 +238,7 @@ class RetryInput:
     @property
     def is_last(self) -> bool:
         """Whether the policy allows no further attempt."""
-        return self.attempt >= self.policy.attempts
+        return self.policy.is_last(self.attempt)
 
 
 def decide_failure(error: BaseException, advice: object, retry_input: RetryInput) -> AttemptDecision:

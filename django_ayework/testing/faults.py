@@ -37,10 +37,9 @@ from django_ayework.testing.running import (
     run_here,
     savepoints,
 )
-from django_ayework.worker.attempt import HandlerCall
+from django_ayework.worker.attempt import Ended, HandlerCall
 from django_ayework.worker.beginning import note_deliveries
 from django_ayework.worker.in_flight import Delivery
-from django_ayework.worker.transactions import Ended
 
 __all__ = ["deliver_twice", "die_after_commit", "lose_database", "lose_lease"]
 

@@ -51,12 +51,11 @@ from django_ayework.store.bulk_actions import next_due as next_due_page
 from django_ayework.store.database import alias, clock
 from django_ayework.store.lanes import lanes_with_work
 from django_ayework.store.rows import WorkRow
-from django_ayework.worker.attempt import HandlerCall, opened, require_recordable, run
+from django_ayework.worker.attempt import Ended, HandlerCall, opened, require_recordable, run
 from django_ayework.worker.beginning import note_deliveries
 from django_ayework.worker.claimer import deliveries_of
 from django_ayework.worker.dispatch import claim_groups_of, size_of
 from django_ayework.worker.in_flight import Batch, Delivery
-from django_ayework.worker.transactions import Ended
 from django_ayework.worker.worker import Worker
 
 logger = logging.getLogger("django_ayework")

@@ -30,8 +30,8 @@ from django_ayework.store import transitions
 from django_ayework.store.database import clock
 from django_ayework.store.lanes import pending_by_queue
 from django_ayework.store.rows import WorkRow
+from django_ayework.worker.attempt import Ended
 from django_ayework.worker.in_flight import Delivery
-from django_ayework.worker.transactions import Ended
 
 logger = logging.getLogger("django_ayework")
 

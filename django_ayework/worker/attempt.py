@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from asgiref.sync import async_to_sync, iscoroutinefunction
 
@@ -47,15 +47,18 @@ from django_ayework.worker.handlers import (
     in_thread,
     is_async,
     middlewares_of,
+    put_off,
     require_outputs,
     settlement_of,
     surrounded,
 )
 from django_ayework.worker.in_flight import Batch, Delivery, warn_if_lost
 from django_ayework.worker.interruption import forget_connections
-from django_ayework.worker.transactions import AttemptTransactions, Ended, put_off
+from django_ayework.worker.transactions import AttemptTransactions
 
 T = TypeVar("T")
+#: A delivery with the settlement of its attempt; None where nothing is written.
+Ended: TypeAlias = tuple[Delivery, Settlement | None]
 
 
 def run(

@@ -24,11 +24,11 @@ from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.hooks import report
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.store.connections import keep_connections, tidy_connections
-from django_ayework.worker.attempt import arun, escaped, run
+from django_ayework.worker.attempt import Ended, arun, escaped, run
 from django_ayework.worker.beginning import Beginning
+from django_ayework.worker.handlers import put_off
 from django_ayework.worker.in_flight import Batch, Delivery
 from django_ayework.worker.interruption import end_connections, leave_clean
-from django_ayework.worker.transactions import Ended, put_off_all
 
 logger = logging.getLogger("django_ayework")
 
@@ -46,6 +46,12 @@ def is_async(load: Load) -> bool:
 def without_outcome(load: Load) -> list[Ended]:
     """Return the outcomes of works that did not run, or on which the engine itself failed."""
     return [(delivery, None) for delivery in load.deliveries]
+
+
+def put_off_all(load: Load, error: BaseException) -> list[Ended]:
+    """Put off the works of a load that cannot begin their last attempts."""
+    why = "could not begin its last attempt"
+    return [(each, put_off(each.row, error, why) if each.may_run else None) for each in load.deliveries]
 
 
 #: Seconds between two beats of the event loop.

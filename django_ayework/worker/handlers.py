@@ -6,9 +6,11 @@ import asyncio
 import functools
 import logging
 import os
+import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from types import CoroutineType
 from typing import Any, TypeVar, cast
@@ -22,10 +24,15 @@ from django_ayework.define.plans import forgetting, is_only_a_value, plan_of
 from django_ayework.define.requests import watch
 from django_ayework.define.types import AnyWorkType
 from django_ayework.documentation import logged
-from django_ayework.errors import InvalidInstruction
+from django_ayework.errors import Defer, InvalidInstruction
 from django_ayework.flow.context_services import EngineServices, assignment_of
-from django_ayework.flow.outcomes import success_from, success_of_value
+from django_ayework.flow.hooks import report
+from django_ayework.flow.outcomes import retry_input_of, success_from, success_of_value
 from django_ayework.flow.settle import Settlement
+from django_ayework.rules.formatting import error_text
+from django_ayework.rules.retry import decide_failure
+from django_ayework.store.database import clock
+from django_ayework.store.rows import WorkRow
 from django_ayework.worker import interruption
 from django_ayework.worker.in_flight import Delivery
 
@@ -142,6 +149,21 @@ def settlement_of(
     context = context or Context(assignment_of(row), EngineServices())
     success = success_from(plan_of(returned, context, is_strict), row)
     return Settlement(row, success, seconds=delivery.seconds)
+
+
+#: Seconds, and up to twice as many, until a work is tried again whose attempt could not begin.
+PUT_OFF_FOR = 2.0
+
+
+def put_off(row: WorkRow, error: BaseException, why: str) -> Settlement:
+    """Put off a work for a reason that concerns all works alike: that costs no attempt.
+
+    The database's server is full or away, or the project's pool is empty.
+    """
+    delay = PUT_OFF_FOR * random.uniform(1.0, 2.0)  # noqa: S311  # spreads them
+    report(error, "queue", f"work {row.id} {why}; it is tried again in {delay:.0f} s", brief=True)
+    decision = decide_failure(Defer(delay=delay), None, retry_input_of(row, clock.now()))
+    return Settlement(row, replace(decision, error=f"put off, as it {why}: {error_text(error)}"))
 
 
 def require_plain(work_type: AnyWorkType, returned: object) -> None:

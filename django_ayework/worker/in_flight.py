@@ -80,7 +80,7 @@ class Delivery:
     @property
     def is_last_attempt(self) -> bool:
         """Whether the policy allows no further attempt."""
-        return self.row.attempt >= self.options.retry.attempts
+        return self.options.retry.is_last(self.row.attempt)
 
     @property
     def seconds(self) -> float | None:

@@ -41,9 +41,9 @@ from django_ayework.store import throughput
 from django_ayework.store.attempts import write_progress
 from django_ayework.store.database import clock, fetch, has_timed_out, is_contention, is_refused_data
 from django_ayework.store.leases import holders_of
+from django_ayework.worker.attempt import Ended
 from django_ayework.worker.in_flight import Delivery, deliveries_by_id, warn_if_late
 from django_ayework.worker.threads import LoopThread, Recovery
-from django_ayework.worker.transactions import Ended
 
 logger = logging.getLogger("django_ayework")
 

@@ -30,12 +30,12 @@ from django_ayework.store import claims
 from django_ayework.store.controls import hold_type_controls, running_counts
 from django_ayework.store.database import clock, in_own_transaction
 from django_ayework.store.rows import WorkRow
+from django_ayework.worker.attempt import Ended
 from django_ayework.worker.claimer import as_deliveries
 from django_ayework.worker.executor import Load
 from django_ayework.worker.in_flight import Delivery
 from django_ayework.worker.maintenance import MaintenanceThread
 from django_ayework.worker.shutdown import ends_in_time
-from django_ayework.worker.transactions import Ended
 from django_ayework.worker.watchdog import CHECK_EVERY
 from django_ayework.worker.worker import Engine
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial, wraps
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from django.db import Error, InterfaceError, OperationalError
 
@@ -18,26 +17,17 @@ from django_ayework.compat import blocks_of, take_commit_callbacks
 from django_ayework.define.context import AbortReason, Context
 from django_ayework.define.plans import forgetting, root_of
 from django_ayework.define.types import AnyWorkType
-from django_ayework.errors import Aborted, Defer, InvalidInstruction
+from django_ayework.errors import Aborted, InvalidInstruction
 from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.hooks import report
-from django_ayework.flow.outcomes import retry_input_of
 from django_ayework.flow.settle import Settlement, settle_here, was_settled
-from django_ayework.rules.formatting import error_text
-from django_ayework.rules.retry import decide_failure
 from django_ayework.store.attempts import write_progress
 from django_ayework.store.connections import unwound
-from django_ayework.store.database import (
-    atomic,
-    clock,
-    connection,
-    is_contention,
-    open_transactions,
-)
+from django_ayework.store.database import atomic, connection, is_contention, open_transactions
 from django_ayework.store.leases import Holder, holders_of
-from django_ayework.store.rows import WorkRow, lock_rows
+from django_ayework.store.rows import lock_rows
 from django_ayework.worker.handlers import in_thread, require_plain_act, settlement_of
-from django_ayework.worker.in_flight import Batch, Delivery, loss_of, warn_if_late
+from django_ayework.worker.in_flight import Delivery, loss_of, warn_if_late
 from django_ayework.worker.interruption import forget_connection
 from django_ayework.worker.threads import Recovery
 
@@ -46,30 +36,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 logger = logging.getLogger("django_ayework")
 
-#: A delivery with the settlement of its attempt; None where nothing is written.
-Ended: TypeAlias = tuple[Delivery, Settlement | None]
-
-#: Seconds, and up to twice as many, until a work is tried again whose attempt could not begin.
-PUT_OFF_FOR = 2.0
 #: Seconds between two looks at a work whose commit got no answer: the first pause, and the longest.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
-
-
-def put_off(row: WorkRow, error: BaseException, why: str) -> Settlement:
-    """Put off a work for a reason that concerns all works alike: that costs no attempt.
-
-    The database's server is full or away, or the project's pool is empty.
-    """
-    delay = PUT_OFF_FOR * random.uniform(1.0, 2.0)  # noqa: S311  # spreads them
-    report(error, "queue", f"work {row.id} {why}; it is tried again in {delay:.0f} s", brief=True)
-    decision = decide_failure(Defer(delay=delay), None, retry_input_of(row, clock.now()))
-    return Settlement(row, replace(decision, error=f"put off, as it {why}: {error_text(error)}"))
-
-
-def put_off_all(load: Delivery | Batch, error: BaseException) -> list[Ended]:
-    """Put off the works of a load that cannot begin their last attempts."""
-    why = "could not begin its last attempt"
-    return [(each, put_off(each.row, error, why) if each.may_run else None) for each in load.deliveries]
 
 
 def noted(method: F) -> F:

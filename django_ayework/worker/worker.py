@@ -32,6 +32,7 @@ from django_ayework.store.sessions import engine_session, pool_size
 from django_ayework.worker import bounds
 from django_ayework.worker.admission import BacklogMonitor, Backpressure, Retirement, park
 from django_ayework.worker.arrivals import arrivals_for
+from django_ayework.worker.attempt import Ended
 from django_ayework.worker.claimer import Claimer, Commands, Prefetch
 from django_ayework.worker.dispatch import Dispatcher
 from django_ayework.worker.executor import Executor, Load
@@ -41,7 +42,6 @@ from django_ayework.worker.maintenance import MaintenanceThread, Scheduler
 from django_ayework.worker.settler import Settler
 from django_ayework.worker.shutdown import ends_in_time, wind_down
 from django_ayework.worker.threads import EngineThread, Recovery, WakeEvent
-from django_ayework.worker.transactions import Ended
 from django_ayework.worker.watchdog import CHECK_EVERY, Watchdog, WatchedThread
 
 logger = logging.getLogger("django_ayework")

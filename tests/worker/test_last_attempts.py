@@ -13,7 +13,7 @@ from django_ayework.signals import work_failed
 from django_ayework.store import transitions as stored_transitions
 from django_ayework.store.database import clock, in_transaction
 from django_ayework.testing import running_worker
-from django_ayework.worker import beginning, transactions
+from django_ayework.worker import beginning, handlers
 from tests.marks import each_database, on_servers
 from tests.processes import PATIENCE, ended, eventually, worker_process
 from tests.races.holding import transaction_elsewhere
@@ -108,8 +108,8 @@ def test_of_a_batch_only_works_that_are_still_held_begin(stage, monkeypatch):
 
 @on_servers
 def test_works_begin_by_one_session_for_all_which_is_replaced_when_it_is_lost(monkeypatch):
-    """Also those of a doer, of which many may run at a time that need no session."""
-    monkeypatch.setattr(transactions, "PUT_OFF_FOR", 0.01)
+    """A doer may run many works at a time. They need no sessions of their own to begin."""
+    monkeypatch.setattr(handlers, "PUT_OFF_FOR", 0.01)
     sessions: list[object] = []
     begin = beginning.transitions.begin
 
@@ -231,7 +231,7 @@ def test_a_pause_takes_nothing_back_that_begins(stage, monkeypatch, settings):
 def test_a_slot_does_not_wait_for_a_row_that_another_transaction_holds(stage, monkeypatch, reported):
     """The work runs once the row is free. Meanwhile the slot runs others."""
     monkeypatch.setattr(beginning, "LOCKED_FOR", 0.0)
-    monkeypatch.setattr(transactions, "PUT_OFF_FOR", 0.01)
+    monkeypatch.setattr(handlers, "PUT_OFF_FOR", 0.01)
     begin = beginning.transitions.begin
     waits, other = enqueue(once_here(number=1), priority=1), enqueue(once_here(number=2))
     tries = [waits.id]

@@ -14,7 +14,7 @@ from django_ayework.models import Attempt, Work
 from django_ayework.store import sessions
 from django_ayework.store.sessions import engine_session
 from django_ayework.testing import now, running_worker
-from django_ayework.worker import transactions
+from django_ayework.worker import handlers
 from django_ayework.worker import worker as worker_module
 from django_ayework.worker.worker import Worker
 from tests.marks import on_servers
@@ -125,7 +125,7 @@ def test_a_success_waits_for_a_database_that_cannot_be_written(stage, trouble):
 @pytest.mark.parametrize("attempts", [1, 2])
 def test_a_handler_that_gets_no_connection_spends_no_attempt(monkeypatch, attempts):
     """A last attempt needs the connection already to be noted as begun."""
-    monkeypatch.setattr(transactions, "PUT_OFF_FOR", 0.01)
+    monkeypatch.setattr(handlers, "PUT_OFF_FOR", 0.01)
     wrapper = type(connections["default"])
     connect = wrapper.get_new_connection
     refused: list[str] = []
