@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+from chaos.processes import CONCURRENCY
 from chaos.recorded import COMMITTED, ROLLED_BACK, UNKNOWN, Promise, Recorded
 from chaos.tables import GATE, Attempt, Tables, Work
 
@@ -17,6 +18,8 @@ LOST, DOUBLED, STUCK, WRONG = "lost", "doubled", "stuck", "wrong"
 EXACT = {"chaos.atomic", "chaos.staged", "chaos.join", "chaos.atomic_fan"}
 #: Works with a single attempt.
 ONCE = {"chaos.once", "chaos.once_async"}
+#: How many works a worker of the harness can begin in one moment: one per slot, and one on the event loop.
+BEGIN_TOGETHER = CONCURRENCY + 1
 #: The largest accepted difference between the clocks of two processes, in seconds.
 CLOCKS = 0.25
 #: What a database driver's error is called in a traceback.
@@ -95,8 +98,7 @@ def check_origins(case: Case) -> Iterator[Finding]:
 def check_ends(case: Case) -> Iterator[Finding]:
     """Each work has ended, as it was to end, and was not announced twice."""
     for work in case.tables.works.values():
-        is_lost_once = work.type in ONCE and work.error == "worker lost" and case.recorded.runs_of(work.id)
-        expected = "dead" if work.type == "chaos.doomed" or is_lost_once else "success"
+        expected = "dead" if work.type == "chaos.doomed" or is_lost_once(case, work) else "success"
         if work.is_live:
             yield Finding(STUCK, work.id, f"the {work.type} is still {work.status}, attempt {work.attempt}")
         elif work.status != expected:
@@ -107,6 +109,25 @@ def check_ends(case: Case) -> Iterator[Finding]:
             yield Finding(DOUBLED, id, f"the {case.tables.works[id].type} was settled {times} times")
         if id in case.tables.works and case.tables.works[id].is_live:
             yield Finding(DOUBLED, id, "it was announced as ended, and has not ended")
+
+
+def is_lost_once(case: Case, work: Work) -> bool:
+    """Whether a single attempt was lost with its worker after it had begun, or after that was noted."""
+    if work.type not in ONCE or work.error != "worker lost":
+        return False
+    return bool(case.recorded.runs_of(work.id)) or work.begun_delivery == work.delivery
+
+
+def check_beginnings(case: Case) -> Iterator[Finding]:
+    """A worker that is lost takes no more works along than it can begin in that moment."""
+    unmade = {work.id for work in case.tables.works.values() if is_lost_once(case, work)} - {
+        id for id, _ in case.recorded.handlers
+    }
+    lost_by = Counter(attempt.worker for attempt in case.tables.attempts if attempt.work_id in unmade)
+    for worker, count in lost_by.items():
+        if count > BEGIN_TOGETHER:
+            text = f"{count} works with one attempt were noted as begun by the worker, and were not run"
+            yield Finding(LOST, worker, text)
 
 
 def check_runs(case: Case) -> Iterator[Finding]:
@@ -310,6 +331,7 @@ CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     check_origins,
     check_ends,
     check_runs,
+    check_beginnings,
     check_single_attempts,
     check_effects,
     check_consequences,

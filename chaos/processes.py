@@ -15,6 +15,8 @@ from pathlib import Path
 from chaos.ledger import Ledger
 from chaos.servers import ROOT
 
+#: Slots of a worker.
+CONCURRENCY = 4
 #: Seconds that a worker has to stop: SHUTDOWN_GRACE, and what it may take after that.
 FAREWELL = 20.0
 

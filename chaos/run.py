@@ -17,13 +17,12 @@ from chaos import logs, recorded, tables
 from chaos.checker import DOUBLED, LOST, STUCK, WRONG, Case, check, longest_recovery
 from chaos.faults import Fault
 from chaos.ledger import Ledger, read
-from chaos.processes import Enqueuers, Fleet, environment
+from chaos.processes import CONCURRENCY, Enqueuers, Fleet, environment
 from chaos.proxy import Proxy
 from chaos.servers import Server
 
 WORKERS = 3
 ENQUEUERS = 2
-CONCURRENCY = 4
 #: Seconds within which all processes of a run have started.
 PATIENCE = 30.0
 #: Seconds within which everything must have drained.

@@ -32,6 +32,8 @@ class Work:
     dedup_key: str | None
     queued_at: float
     ended_at: float | None
+    delivery: int
+    begun_delivery: int
 
     @property
     def is_live(self) -> bool:
@@ -97,7 +99,7 @@ class Tables:
 
 WORKS = (
     "SELECT id, type, status, reason, attempt, group_id, parent_id, chain_id, chain_index, result, error, "
-    "unit, dedup_key, queued_at, ended_at FROM django_ayework_work"
+    "unit, dedup_key, queued_at, ended_at, delivery, begun_delivery FROM django_ayework_work"
 )
 ATTEMPTS = "SELECT work_id, number, worker, outcome, error FROM django_ayework_attempt"
 GROUPS = "SELECT id, open, total, value FROM django_ayework_group"

@@ -77,6 +77,12 @@ def some_work(database, type):
     return one(database, f"SELECT id FROM django_ayework_work WHERE type = '{type}' AND ended_at IS NOT NULL")
 
 
+def two_works(database, type):
+    statement = f"SELECT id FROM django_ayework_work WHERE type = '{type}' AND ended_at IS NOT NULL LIMIT 2"
+    [[one], [other]] = database.execute(statement).fetchall()
+    return one, other
+
+
 def copy_work(database, source, id):
     cursor = database.execute("SELECT * FROM django_ayework_work WHERE id = ?", [source])
     row = dict(zip([column[0] for column in cursor.description], cursor.fetchone(), strict=True)) | {"id": id}
@@ -206,13 +212,47 @@ def test_a_single_attempt_that_is_made_twice_is_doubled_unless_its_worker_was_to
     assert missing((DOUBLED, id, "the chaos.once has run 2 times")) != []
 
 
-def test_a_single_attempt_may_die_with_its_worker_only_if_it_was_made(database, found, lines):
-    ids = [some_work(database, f"chaos.{type}") for type in ("once", "once_async")]
-    for id in ids:
-        database.execute(f"{DIE[: DIE.index(' WHERE')]}, error = 'worker lost' WHERE id = ?", [id])
-    assert not [finding for finding in found() if finding.category == LOST]
-    lines[:] = [line for line in lines if line.get("id") != ids[0]]
-    assert (LOST, ids[0]) in [(finding.category, finding.id) for finding in found()]
+LOSE = (
+    "UPDATE django_ayework_work SET status = 'dead', reason = 'exhausted', error = 'worker lost' WHERE id = ?"
+)
+
+
+def lost_ids(findings):
+    """What is lost, apart from the lines that a test has removed from a ledger."""
+    return {
+        finding.id for finding in findings if finding.category == LOST and "the ledger" not in finding.text
+    }
+
+
+NOT_NOTED = "UPDATE django_ayework_work SET begun_delivery = 0 WHERE id = ?"
+ATTEMPT = (
+    "INSERT INTO django_ayework_attempt (work_id, number, worker, outcome, error, traceback, ended_at) "
+    "VALUES (?, 1, 'some-worker', 'lost', 'worker lost', '', '2026-01-01 00:00:00')"
+)
+
+
+def test_a_single_attempt_may_die_with_its_worker_if_it_was_made_or_noted_as_begun(database, found, lines):
+    made, noted, neither = [some_work(database, "chaos.once_async"), *two_works(database, "chaos.once")]
+    for id in (made, noted, neither):
+        database.execute(LOSE, [id])
+    for id in (made, neither):
+        database.execute(NOT_NOTED, [id])
+    lines[:] = [line for line in lines if line.get("id") not in (noted, neither)]
+    assert lost_ids(found()) == {neither}
+
+
+def test_a_lost_worker_takes_no_more_single_attempts_along_than_it_begins_at_once(database, found, lines):
+    id = some_work(database, "chaos.once")
+    database.execute(LOSE, [id])
+    lines[:] = [line for line in lines if line.get("id") != id]
+    database.execute(ATTEMPT, [id])
+    for number in range(5):
+        copy_work(database, id, f"copy-{number}")
+        if number < 4:
+            database.execute(ATTEMPT, [f"copy-{number}"])
+    assert lost_ids(found()) == set()
+    database.execute(ATTEMPT, ["copy-4"])
+    assert lost_ids(found()) == {"some-worker"}
 
 
 def test_a_worker_that_died_by_itself_is_named(missing, lines):
