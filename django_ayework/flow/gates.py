@@ -186,7 +186,7 @@ def resume(unit_of_work: UnitOfWork, move: Move) -> None:
 def unmet_text(waiter: str) -> str:
     """Return the error of a waiter that can never be met; it names works without success."""
     missed = [f"{id} is {outcome}" for id, outcome in missed_by(waiter, limit=3)]
-    return f"its condition can no longer be met: {', '.join(missed)}; retry that work to carry on"
+    return f"its condition can no longer be met: {', '.join(missed)}"
 
 
 def dying(row: WorkRow, now: datetime, reason: Reason, error: str) -> Move:

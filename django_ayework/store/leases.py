@@ -31,12 +31,20 @@ def renew(deliveries: Mapping[str, int], worker: str, leased_until: datetime) ->
     renewed: set[str] = set()
     for some in chunked(sorted(deliveries)):
         with atomic():
-            running = rows(Work).filter(id__in=some, worker=worker, status=Status.RUNNING).order_by("id")
-            held = running.select_for_update(skip_locked=True).values_list("id", "delivery")
-            ids = [id for id, delivery in held if deliveries[id] == delivery]
+            ids = lock_held({id: deliveries[id] for id in some}, worker, skip_locked=True)
             rows(Work).filter(id__in=ids).update(leased_until=leased_until)
         renewed.update(ids)
     return renewed
+
+
+def lock_held(deliveries: Mapping[str, int], worker: str | None, skip_locked: bool) -> list[str]:
+    """Lock the works that this worker holds at these deliveries, in id order; return their ids.
+
+    ``skip_locked`` passes over rows that other transactions have locked, instead of waiting for them.
+    """
+    running = rows(Work).filter(id__in=deliveries, worker=worker, status=Status.RUNNING).order_by("id")
+    held = running.select_for_update(skip_locked=skip_locked).values_list("id", "delivery")
+    return [id for id, delivery in held if deliveries[id] == delivery]
 
 
 def holders_of(ids: Iterable[str]) -> dict[str, Holder]:

@@ -23,7 +23,6 @@ from django_ayework.rules.states import Status, Transition
 from django_ayework.store.database import (
     atomic,
     clock,
-    connection,
     dialect,
     fetch,
     in_own_transaction,
@@ -32,6 +31,7 @@ from django_ayework.store.database import (
 )
 from django_ayework.store.dialects import array_text
 from django_ayework.store.lanes import turns_of
+from django_ayework.store.leases import lock_held
 from django_ayework.store.many_rows import (
     Update,
     move,
@@ -155,10 +155,9 @@ class SomeStay(Exception):
     """Not all works of an update are where they were read; rolls the savepoint back."""
 
 
-def move_under_locks(update: Update, held: Held, skip_locked: bool = False) -> set[str]:
+def move_under_locks(update: Update, held: Held) -> set[str]:
     """Lock the rows in id order, and write those that are still as they were read."""
-    works = rows(Work).select_for_update(skip_locked=skip_locked)
-    locked = works.filter(id__in=update.keys).order_by("id")
+    locked = rows(Work).select_for_update().filter(id__in=update.keys).order_by("id")
     standing = {
         id: delivery
         for id, delivery, status, worker in locked.values_list("id", "delivery", "status", "worker")
@@ -190,27 +189,27 @@ def changes_of(transition: Transition, renews: Sequence[str]) -> dict[str, Any]:
 
 @own_transaction
 def release(
-    deliveries: Mapping[str, int], worker: str, run_at: datetime | None = None, error: str | None = None
-) -> int:
+    deliveries: Mapping[str, int],
+    worker: str,
+    run_at: datetime | None = None,
+    error: str | None = None,
+    skip_locked: bool = False,
+) -> set[str]:
     """Give works back that this worker holds at these deliveries: pending, or scheduled for ``run_at``.
 
-    ``error``, if given, is what they show meanwhile.
+    ``error``, if given, is what they show meanwhile. ``skip_locked`` passes over rows that other
+    transactions have locked, instead of waiting for them.
 
-    Return how many; those that others took meanwhile are left alone.
+    Return the ids of those released; works that others took meanwhile are left alone.
     """
     changes: dict[str, Any] = {"status": Status.PENDING}
     if run_at is not None:
         changes = {"status": Status.SCHEDULED, "run_at": run_at}
     if error is not None:
         changes["error"] = error
-    released = 0
-    held = rows(Work).filter(worker=worker, status=Status.RUNNING)
-    for delivery in set(deliveries.values()):
-        ids = [id for id, held_at in deliveries.items() if held_at == delivery]
-        released += held.filter(id__in=ids, delivery=delivery).update(
-            attempt=F("attempt") - 1, worker=None, leased_until=None, **changes
-        )
-    return released
+    ids = lock_held(deliveries, worker, skip_locked)
+    rows(Work).filter(id__in=ids).update(attempt=F("attempt") - 1, **UNHELD, **changes)
+    return set(ids)
 
 
 # Beginning: a last attempt is noted before its handler is called.
@@ -229,17 +228,20 @@ def begin(deliveries: Mapping[str, int], worker: str | None) -> set[str]:
 
     Rows that other transactions have locked are skipped.
     """
-    ids = sorted(deliveries)
-    numbers = [deliveries[id] for id in ids]
     if dialect().has_arrays:
+        ids = sorted(deliveries)
+        numbers = [deliveries[id] for id in ids]
         texts = array_text(ids)
         found = fetch(BEGIN, (texts, texts, array_text(numbers), worker), often=True)
         return {id for [id] in found}
-    update = Update(ids, {"begun_delivery": numbers}, required={"delivery": numbers})
-    held = Held(frozenset({Status.RUNNING}), worker)
-    if not connection().features.has_select_for_update:  # SQLite has one lock, that of the transaction
-        return in_own_transaction(partial(moved_by, update, held))
-    return in_own_transaction(partial(move_under_locks, update, held, skip_locked=True))
+    return in_own_transaction(partial(begin_under_locks, deliveries, worker))
+
+
+def begin_under_locks(deliveries: Mapping[str, int], worker: str | None) -> set[str]:
+    """Do the same in two statements."""
+    ids = lock_held(deliveries, worker, skip_locked=True)
+    rows(Work).filter(id__in=ids).update(begun_delivery=F("delivery"))
+    return set(ids)
 
 
 # Renewing: a work that waits is given a newer input, priority and start.

@@ -179,7 +179,7 @@ class WorkerRegistration:
         connections.close_all()
         if left:
             logger.error(
-                "Worker %s leaves %d works to their leases, as it stopped without the database: "
+                "Worker %s leaves %d works to their leases, as it could not settle or release them: "
                 "they run again once those have lapsed. %s",
                 self.worker_id, left, logged("left-to-leases"),
             )  # fmt: skip

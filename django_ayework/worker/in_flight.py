@@ -310,11 +310,11 @@ class InFlight:
         if empty:
             self.on_room()
 
-    def give_back(self, deliveries: list[Delivery]) -> None:
-        """Forget works that were withdrawn before they started."""
+    def withdraw(self, is_chosen: Callable[[Delivery], bool] = lambda delivery: True) -> list[Delivery]:
+        """Withdraw works that have not started, all or some; return all that wait for their release."""
         with self._lock:
-            self._count(deliveries, -1)
-        self.settle(deliveries)
+            self._count([each for each in self._held.values() if is_chosen(each) and each.withdraw()], -1)
+            return [each for each in self._held.values() if each.withdrawn]
 
     @property
     def active(self) -> int:
@@ -343,8 +343,8 @@ class InFlight:
         return all(delivery.started_at is not None for delivery in self.all())
 
     def running(self) -> list[Delivery]:
-        """Return works whose attempts have not ended; the others only wait to be settled."""
-        return [delivery for delivery in self.all() if not delivery.ended]
+        """Return works whose attempts have not ended; the others only wait to be settled or released."""
+        return [delivery for delivery in self.all() if not (delivery.ended or delivery.withdrawn)]
 
     def _count(self, deliveries: list[Delivery], sign: int) -> None:
         """Count works in or out (under the lock); a batch is counted by itself."""

@@ -28,12 +28,11 @@ from django_ayework.flow.maintenance import (
     reclaim,
     sweep_page,
 )
-from django_ayework.flow.notify import publish_released, settled_groups
+from django_ayework.flow.notify import settled_groups
 from django_ayework.flow.scheduler import ALL, IDLE, SCHEDULES, fire_due
 from django_ayework.flow.schedules import restore, sync
 from django_ayework.heartbeat import project_code
 from django_ayework.rules.controls import EVERYTHING, Scope
-from django_ayework.store import transitions
 from django_ayework.store.attempts import write_progress
 from django_ayework.store.connections import tidy_connections
 from django_ayework.store.database import REFRESH_AFTER, clock, is_contention
@@ -49,6 +48,7 @@ from django_ayework.worker.in_flight import (
     deliveries_by_id,
     recovery_within_lease,
 )
+from django_ayework.worker.releasing import release
 from django_ayework.worker.settler import REPORT_EVERY, AttemptCounts
 from django_ayework.worker.threads import LoopThread, Recovery
 
@@ -357,15 +357,13 @@ class MaintenanceThread(LoopThread):
         self.release_unstarted(lambda delivery: delivery.ready_at < before)
 
     def release_unstarted(self, is_chosen: Callable[[Delivery], bool] = lambda delivery: True) -> None:
-        """Release works that were claimed and have not started, all or some; no attempt is spent."""
-        withdrawn = [each for each in self.in_flight.all() if is_chosen(each) and each.withdraw()]
-        if not withdrawn:
-            return
-        try:
-            transitions.release(deliveries_by_id(withdrawn), self.worker_id)
-        finally:
-            self.in_flight.give_back(withdrawn)
-        publish_released(delivery.row for delivery in withdrawn)
+        """Release works that were claimed and have not started, all or some; no attempt is spent.
+
+        So are works that could not be released before: their rows were locked, or the database was away.
+        """
+        if withdrawn := self.in_flight.withdraw(is_chosen):
+            locked = release(withdrawn, self.worker_id)
+            self.in_flight.settle([each for each in withdrawn if each not in locked])
 
     def write_progress(self) -> None:
         """Write the latest progress of running works."""

@@ -5,22 +5,24 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from functools import partial
 
 from django_ayework.conf import get_settings
 from django_ayework.define.context import AbortReason
 from django_ayework.documentation import logged
 from django_ayework.flow.hooks import report
-from django_ayework.flow.notify import publish_released
 from django_ayework.rules.formatting import counted
-from django_ayework.store import transitions
 from django_ayework.worker import bounds
-from django_ayework.worker.in_flight import Delivery, InFlight, deliveries_by_id
+from django_ayework.worker.in_flight import Delivery, InFlight
+from django_ayework.worker.releasing import release
 from django_ayework.worker.threads import twice
 
 logger = logging.getLogger("django_ayework")
 
 #: Seconds between two checks whether running attempts have ended.
 CHECK_EVERY = 0.02
+#: Seconds to wait for rows that other transactions have locked.
+LOCKED_FOR = 0.75
 #: How often a handler is interrupted that cannot be at the moment, before it is left to itself.
 INTERRUPTIONS = 10
 
@@ -29,18 +31,17 @@ def wind_down(worker_id: str, in_flight: InFlight, until: float) -> int:
     """Release works that have not started, and at the moment ``until`` those that still run.
 
     No attempt is spent by it. The outcome of a handler that ends after all is refused, as its work no longer
-    belongs to this worker. Return how many works could not be given back: those are left to their leases.
+    belongs to this worker. Return how many works could not be released: those are left to their leases.
     """
-    waiting = [delivery for delivery in in_flight.all() if delivery.withdraw()]
-    kept = [] if give_back(worker_id, waiting) else waiting
-    in_flight.give_back(waiting)
+    withdrawn = in_flight.withdraw()
+    kept = release_all(worker_id, withdrawn)
     while in_flight.running() and time.monotonic() < until:
         time.sleep(CHECK_EVERY)
-    left = in_flight.running()
-    abort_for_shutdown(left)
-    given_back = give_back(worker_id, [*kept, *left])
-    in_flight.settle(left)
-    return 0 if given_back else len(kept) + len(left)
+    running = in_flight.running()
+    abort_for_shutdown(running)
+    left = release_all(worker_id, [*kept, *running])
+    in_flight.settle([*withdrawn, *running])
+    return len(left)
 
 
 def abort_for_shutdown(deliveries: list[Delivery]) -> None:
@@ -54,18 +55,22 @@ def abort_for_shutdown(deliveries: list[Delivery]) -> None:
         time.sleep(CHECK_EVERY)
 
 
-def give_back(worker_id: str, deliveries: list[Delivery]) -> bool:
-    """Release works; return False when the database does not answer."""
-    if not deliveries:
-        return True
-    try:
-        released = twice(lambda: transitions.release(deliveries_by_id(deliveries), worker_id))
-    except Exception as error:
-        report(error, "queue", f"{len(deliveries)} works could not be given back")
-        return False
-    publish_released(delivery.row for delivery in deliveries)
-    logger.info("Worker %s released %s.", worker_id, counted(released, "work"))
-    return True
+def release_all(worker_id: str, deliveries: list[Delivery]) -> list[Delivery]:
+    """Release works; return those that could not be released, as the database or their rows are not free."""
+    until = time.monotonic() + LOCKED_FOR
+    left = deliveries
+    while left:
+        try:
+            left = twice(partial(release, left, worker_id))
+        except Exception as error:
+            report(error, "queue", f"{counted(len(left), 'work')} could not be released")
+            break
+        if time.monotonic() > until:
+            break
+        time.sleep(CHECK_EVERY)
+    if len(left) < len(deliveries):
+        logger.info("Worker %s released %s.", worker_id, counted(len(deliveries) - len(left), "work"))
+    return left
 
 
 def ends_in_time(thread: threading.Thread, worker_id: str) -> bool:

@@ -124,9 +124,9 @@ def test_a_handler_that_stops_with_its_worker_has_not_failed(configure, stage, m
         ctx.signal.wait(60)
         ctx.signal.raise_if_aborted()
 
-    def release_late(*args) -> int:
+    def release_late(*args, **options):
         eventually(lambda: worker._executor.free == worker.concurrency)
-        return release(*args)
+        return release(*args, **options)
 
     release = transitions.release
     with while_it_runs(stops()) as (handle, worker):

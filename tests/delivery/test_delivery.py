@@ -21,7 +21,7 @@ from django_ayework.testing import running_worker, time_travel
 from django_ayework.worker import claimer
 from django_ayework.worker.arrivals import DeliveryThread
 from django_ayework.worker.claimer import deliveries_of
-from django_ayework.worker.shutdown import give_back
+from django_ayework.worker.releasing import release
 from tests.app.works import add
 from tests.delivery.kit import Carrier
 from tests.delivery.works import batch, count, hold, limited
@@ -210,7 +210,7 @@ def test_works_that_a_worker_releases_are_delivered_again(queue):
     handle = enqueue(count(number=1))
     now = clock.now()
     rows = claims.claim_delivered([handle.id], ["bulk"], ["delivery.count"], "one", now, later(now, 60))
-    assert give_back("one", deliveries_of(rows))
+    assert not release(deliveries_of(rows), "one")
     assert queue.pushed == [handle.id] * 2
     with running_worker(concurrency=1):
         assert handle.result(timeout=PATIENCE) == 1

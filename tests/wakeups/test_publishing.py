@@ -20,7 +20,7 @@ from django_ayework.testing import now
 from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.in_flight import InFlight
 from django_ayework.worker.maintenance import MaintenanceThread
-from django_ayework.worker.shutdown import give_back
+from django_ayework.worker.releasing import release
 from tests.app.works import add, fail, pay
 from tests.marks import each_database
 from tests.processes import eventually
@@ -165,7 +165,7 @@ def test_works_that_a_worker_gives_back_are_published(carrier, unhurried):
     first, second = claimer.claim(2)
     in_flight.add([second])
     carrier.sent.clear()
-    assert give_back("w", [first])
+    assert not release([first], "w")
     assert carrier.received("due") == [ADD]
     maintenance.release_unstarted()
     assert carrier.received("due") == [ADD, ADD]

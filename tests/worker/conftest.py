@@ -101,3 +101,13 @@ class Flaky:
             self.left -= 1
             raise self.error
         return self.act(*args, **kwargs)
+
+
+def greedy(max_works: int | None = None) -> Any:
+    """A worker that holds more works than it has slots, as it does while works are quick."""
+    from django_ayework.worker.worker import Worker
+
+    worker = Worker(concurrency=1, max_works=max_works)
+    worker._prefetch.measure = lambda finished: None
+    worker._prefetch.rate = 50.0
+    return worker

@@ -30,7 +30,7 @@ from django_ayework.worker.wakeups import Message
 from django_ayework.worker.worker import Worker
 from tests.attempts.conftest import connected
 from tests.processes import PATIENCE, eventually
-from tests.worker.conftest import all_end, while_it_runs
+from tests.worker.conftest import all_end, greedy, while_it_runs
 from tests.worker.works import exits, hold, hold_async, quick, until_aborted
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
@@ -56,10 +56,10 @@ def test_plain_and_async_works_share_the_slots_and_async_ones_run_at_the_same_ti
 def test_works_that_two_threads_give_back_at_the_same_time_are_counted_once(stage, monkeypatch):
     release, count = transitions.release, threading.Barrier(2)
 
-    def slowly(deliveries, worker_id):
+    def slowly(*args, **options):
         with suppress(threading.BrokenBarrierError):
             count.wait(timeout=0.5)  # the other thread comes here, too, if it has works to give back
-        return release(deliveries, worker_id)
+        return release(*args, **options)
 
     def give_back():
         worker._maintenance.release_unstarted()
@@ -117,22 +117,14 @@ def given_back(monkeypatch) -> list[int]:
     """How many works a worker of this process gave back, each time; it does so soon."""
     released: list[int] = []
 
-    def release(deliveries: dict[str, int], *args) -> int:
+    def release(deliveries: dict[str, int], *args, **options) -> set[str]:
         released.append(len(deliveries))
-        return really_release(deliveries, *args)
+        return really_release(deliveries, *args, **options)
 
     really_release = transitions.release
     monkeypatch.setattr(transitions, "release", release)
     monkeypatch.setattr(maintenance, "STALE_AFTER", 0.05)
     return released
-
-
-def greedy(max_works: int | None = None) -> Worker:
-    """A worker that holds more works than it has slots, as it does while works are quick."""
-    worker = Worker(concurrency=1, max_works=max_works)
-    worker._prefetch.measure = lambda finished: None  # type: ignore[method-assign]
-    worker._prefetch.rate = 50.0
-    return worker
 
 
 @pytest.mark.vendors("sqlite")
