@@ -28,6 +28,7 @@ from django_ayework.define.options import (
     unchecked,
     whole_number,
 )
+from django_ayework.define.types import AnyWorkType, BatchType
 from django_ayework.documentation import documented
 from django_ayework.doers import Doer
 from django_ayework.errors import by_other_name, did_you_mean
@@ -308,3 +309,14 @@ def clear_cache(*, setting: str, **kwargs: object) -> None:
 
 
 setting_changed.connect(clear_cache, dispatch_uid="django_ayework.conf")
+
+
+def doer_of(work_type: AnyWorkType | None) -> Doer | None:
+    """Return the doer that runs the works of a type: its own, or that of the settings; None for slots.
+
+    The settings' doer runs no batches.
+    """
+    if work_type is None:
+        return None
+    doer: Doer | None = work_type.settings.doer
+    return doer if isinstance(work_type, BatchType) else doer or get_settings().doer

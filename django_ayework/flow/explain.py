@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from django.utils.timezone import localtime
 
-from django_ayework.conf import get_settings
+from django_ayework.conf import doer_of, get_settings
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.define.types import registry
 from django_ayework.errors import WorkNotFound
@@ -25,6 +25,7 @@ from django_ayework.rules.explain import (
     bound,
     called,
     history,
+    in_doer,
     limits,
     no_worker,
     pauses,
@@ -145,6 +146,8 @@ def why_running(row: WorkRow, now: datetime) -> list[Reason]:
     """Return the worker of a work; if the lease has lapsed, also that no worker is there to reclaim it."""
     attempts = decode_options(row.options).retry.attempts
     reasons = running(row, find_worker(row.worker), attempts, now, GONE_AFTER)
+    if doer_of(registry.find(row.type)) is not None:
+        reasons.append(in_doer(row.type))
     has_lapsed = row.leased_until is not None and row.leased_until < now
     return [*reasons, *absence(row.queue, live_workers(now))] if has_lapsed else reasons
 

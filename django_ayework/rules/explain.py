@@ -62,6 +62,7 @@ class Code(StrEnum):
     NO_WAITER = "no_waiter"  # the record of its waiting is lost
     # a worker has it
     RUNNING = "running"  # a worker runs it
+    IN_DOER = "in_doer"  # its type has a doer, where it may wait for its turn
     WORKER_STOPPED = "worker_stopped"  # that worker has stopped
     WORKER_SILENT = "worker_silent"  # that worker sends no heartbeats any more
     WORKER_UNKNOWN = "worker_unknown"  # there is no trace of that worker
@@ -382,6 +383,14 @@ def running(row: Row, seen: Row | None, attempts: int, now: datetime, gone_after
         )
         reasons.append(Reason(Code.LEASE_LAPSED, text, {"leased_until": until, "last_attempt": last}))
     return reasons
+
+
+def in_doer(type: str) -> Reason:
+    """Return that a doer of the worker decides when the attempt starts."""
+    text = phrase(
+        "Its type has a doer, where it may wait for its turn: a doer starts works within its own limits."
+    )
+    return Reason(Code.IN_DOER, text, {"type": type})
 
 
 def holder(worker: str | None, since: datetime | None, now: datetime) -> Phrase:

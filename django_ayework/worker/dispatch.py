@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from django_ayework.compat import after_fork_in_child
-from django_ayework.conf import get_settings
-from django_ayework.define.types import AnyBatchType, AnyWorkType, BatchType, registry
+from django_ayework.conf import doer_of, get_settings
+from django_ayework.define.types import AnyBatchType, BatchType, registry
 from django_ayework.doers import Doer, TellsRoom
 from django_ayework.flow.hooks import report
 from django_ayework.rules.controls import Controls, allocated, capped
@@ -69,17 +69,6 @@ class ClaimGroup:
         """Return the claim group without some of its types, if any are left."""
         left = tuple(type for type in self.types if type not in types)
         return replace(self, types=left) if left else None
-
-
-def doer_of(work_type: AnyWorkType | None) -> Doer | None:
-    """Return the doer that runs the works of a type: its own, or that of the settings; None for slots.
-
-    The settings' doer runs no batches.
-    """
-    if work_type is None:
-        return None
-    doer: Doer | None = work_type.settings.doer
-    return doer if isinstance(work_type, BatchType) else doer or get_settings().doer
 
 
 def claim_groups_of(lanes: Iterable[Lane], controls: Controls) -> list[ClaimGroup]:

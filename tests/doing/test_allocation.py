@@ -5,11 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_ayework import batch_work, doers, work
+from django_ayework.conf import doer_of
 from django_ayework.define.options import check_doer
 from django_ayework.errors import InvalidOption
 from django_ayework.rules.controls import Controls
 from django_ayework.store.lanes import Lane
-from django_ayework.worker.dispatch import Capacity, ClaimGroup, claim_groups_of, doer_of
+from django_ayework.worker.dispatch import Capacity, ClaimGroup, claim_groups_of
 from tests.doing.works import note, note_all
 
 ONE, OTHER = doers.balanced(1), doers.balanced(2)

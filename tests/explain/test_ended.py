@@ -17,14 +17,17 @@ from django_ayework import (
     cancel,
     complete,
     dependency,
+    doers,
     enqueue,
     explain,
+    work,
 )  # fmt: skip
 from django_ayework.models import Work
 from django_ayework.testing import drain, now
 from django_ayework.testing.factories import DeadLetterFactory, WorkerProcessFactory, WorkFactory
 from tests.app.works import add, fail
 from tests.explain.kit import DISTANT, MOMENT, facts, give_up, one, why
+from tests.fixtures import undeclared  # noqa: F401
 
 # --- the call -------------------------------------------------------------------------------------------
 
@@ -86,6 +89,15 @@ def test_by_a_worker_that_is_gone():
     text = why(held("w-1"), "running", "worker_unknown")
     assert text.startswith("Worker w-1 has held it")
     assert "no trace of that worker" in text
+
+
+@pytest.mark.parametrize("owner", ["type", "settings"])
+def test_its_type_has_a_doer(owner, settings):
+    doer = doers.rate_limited(1, 3600)
+    work(name="explain.slow", doer=doer if owner == "type" else None)(lambda: None)
+    settings.AYEWORK = {} if owner == "type" else {"DOER": doer}
+    running = held(WorkerProcessFactory().id, type="explain.slow")
+    assert "where it may wait for its turn" in why(running, "running", "in_doer")
 
 
 def test_its_lease_has_lapsed():
