@@ -20,7 +20,7 @@ from django_ayework.doers.base import (
     close_connections,
     run_task,
 )
-from django_ayework.rules.retry import whole
+from django_ayework.rules.rates import whole
 
 logger = logging.getLogger("django_ayework")
 

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from django_ayework.documentation import value_error
 from django_ayework.errors import did_you_mean
 from django_ayework.rules.durations import Seconds, require_aware, seconds
-from django_ayework.rules.retry import LONGEST, whole
+from django_ayework.rules.retry import LONGEST, is_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,3 +235,19 @@ def algorithm_named(name: str) -> type[Rate]:
             f"{did_you_mean(str(name), ALGORITHMS)}",
         )
     return ALGORITHMS[name]
+
+
+def whole(value: int, name: str, *, least: int) -> int:
+    """Return a whole number that is not too small.
+
+    >>> whole(0, "max", least=1)
+    Traceback (most recent call last):
+    ...
+    ValueError: expected max to be a whole number, 1 or more, got: 0.
+    See https://...
+    """
+    if not is_whole(value) or value < least:
+        raise value_error(
+            "doer-argument", f"expected {name} to be a whole number, {least} or more, got: {value!r}."
+        )
+    return value

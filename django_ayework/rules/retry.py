@@ -119,22 +119,6 @@ def is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def whole(value: int, name: str, *, least: int) -> int:
-    """Return a whole number that is not too small.
-
-    >>> whole(0, "max", least=1)
-    Traceback (most recent call last):
-    ...
-    ValueError: expected max to be a whole number, 1 or more, got: 0.
-    See https://...
-    """
-    if not is_whole(value) or value < least:
-        raise value_error(
-            "doer-argument", f"expected {name} to be a whole number, {least} or more, got: {value!r}."
-        )
-    return value
-
-
 def is_number(value: object) -> bool:
     """Tell whether a value is a number, as opposed to True, text and the like."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
