@@ -190,12 +190,21 @@ def insert_after_commit(
     The caller's rows may be in any database. A rollback of any of the transactions drops the works. Without a
     transaction they are inserted at once, and errors are raised. ``passed`` are databases that have
     committed.
+
+    The commit of each is awaited from now on: one of them may be rolled back inside another that commits.
     """
-    alias = open_transaction(passed)
-    if alias is None:
+    opened = open_transactions(passed)
+    if not opened:
         insert()
-    else:
-        transaction.on_commit(partial(go_on, rows, insert, passed | {alias}), using=alias)
+    left = set(opened)
+
+    def note_commit(alias: str) -> None:
+        left.discard(alias)
+        if not left:
+            go_on(rows, insert, passed | opened)
+
+    for alias in opened:
+        transaction.on_commit(partial(note_commit, alias), using=alias)
 
 
 def go_on(rows: Sequence[WorkRow], insert: Callable[[], object], passed: frozenset[str]) -> None:
@@ -206,12 +215,13 @@ def go_on(rows: Sequence[WorkRow], insert: Callable[[], object], passed: frozens
         report_not_enqueued(rows, error)
 
 
-def open_transaction(passed: frozenset[str]) -> str | None:
-    """Return a database on which this thread is in a transaction whose commit Django will see."""
-    for connection in connections.all(initialized_only=True):
-        if connection.in_atomic_block and not is_manual(connection) and connection.alias not in passed:
-            return connection.alias
-    return None
+def open_transactions(passed: frozenset[str]) -> frozenset[str]:
+    """Return the databases on which this thread is in a transaction whose commit Django will see."""
+    return frozenset(
+        connection.alias
+        for connection in connections.all(initialized_only=True)
+        if connection.in_atomic_block and not is_manual(connection) and connection.alias not in passed
+    )
 
 
 def report_not_enqueued(rows: Sequence[WorkRow], error: Exception) -> None:

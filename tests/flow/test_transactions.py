@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import connection, connections, transaction
 from django.db.models.signals import post_save
 
 from django_ayework import Dedup, cancel, dependency, enqueue, enqueue_many, pause, resume, retry, trigger
@@ -66,6 +66,33 @@ def test_on_commit_the_work_exists_from_the_commit_on():
         enqueue_many([add(a=1, b=2), add(a=3, b=4)], on_commit=True)
         raise Oops
     assert Work.objects.count() == 2
+
+
+@pytest.fixture
+def other_database(monkeypatch):
+    """The alias of another database, in memory."""
+    stored = connections.settings["default"] | {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}
+    monkeypatch.setitem(connections.settings, "other", stored | {"OPTIONS": {}})
+    connections["other"].connect()
+    connections["other"].ensure_connection = lambda: None  # the test case refuses to open one
+    yield "other"
+    connections["other"].close()
+    del connections["other"]
+
+
+@pytest.mark.parametrize("inner", ["default", "other"])
+@pytest.mark.parametrize("rolled_back", ["inner", "outer", "neither"])
+def test_on_commit_awaits_the_transactions_of_all_databases(other_database, inner, rolled_back):
+    outer = ({"default", other_database} - {inner}).pop()
+    with suppress(Oops), transaction.atomic(using=outer):
+        with suppress(Oops), transaction.atomic(using=inner):
+            enqueue(add(a=1, b=2), on_commit=True)
+            if rolled_back == "inner":
+                raise Oops
+        assert not Work.objects.exists()
+        if rolled_back == "outer":
+            raise Oops
+    assert Work.objects.count() == (rolled_back == "neither")
 
 
 @pytest.mark.parametrize("count", [1, 20])
