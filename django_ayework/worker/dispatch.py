@@ -373,19 +373,12 @@ class Dispatcher:
                 self.in_flight.finish(in_doer=True)
 
     def _run_in_doer(self, load: Load) -> None:
-        """Run in this thread of a doer, unless the work was lost, cancelled or given back while it waited.
+        """Run in this thread of a doer, unless the work was lost, cancelled or withdrawn while it waited.
 
         What does not run needs no event loop, which a worker that stops may have ended.
         """
         abort_lost_waiting(load.deliveries, DOERS_TRUSTED_FOR)
-        if isinstance(load, Batch):
-            runs = load.start()  # without lost works
-        elif load.signal.aborted:
-            load.start()
-            runs = False
-        else:
-            runs = not load.withdrawn
-        if runs:
+        if load.may_start:
             self.executor.run_here(load)
         else:
             self.executor.finished(load, without_outcome(load))

@@ -1,4 +1,4 @@
-"""Works that this process has claimed and not yet settled: their states, leases and losses."""
+"""Works that this process has claimed and not yet settled: their states and losses."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from django.db import Error, connections
-
-from django_ayework.conf import get_settings
 from django_ayework.define.context import AbortReason, AbortSignal
 from django_ayework.define.types import registry
 from django_ayework.documentation import logged
@@ -20,14 +17,10 @@ from django_ayework.doers import Doer
 from django_ayework.errors import Aborted, AttemptTimeout, AyeworkError
 from django_ayework.flow.hooks import report
 from django_ayework.flow.payloads import StoredOptions, decode_options
-from django_ayework.rules.durations import later
 from django_ayework.rules.states import Status
-from django_ayework.store import leases
-from django_ayework.store.database import clock, is_contention
 from django_ayework.store.leases import Holder, holders_of
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.interruption import Interruption
-from django_ayework.worker.threads import LoopThread, Recovery
 
 logger = logging.getLogger("django_ayework")
 
@@ -73,6 +66,11 @@ class Delivery:
         return (self,)
 
     @property
+    def may_start(self) -> bool:
+        """Whether the work was neither withdrawn nor, as far as is known, lost while it waited."""
+        return not (self.withdrawn or self.signal.aborted)
+
+    @property
     def may_run(self) -> bool:
         """Whether the attempt was started, and the work not lost before."""
         return self.started_at is not None and self.lost is None
@@ -88,11 +86,11 @@ class Delivery:
         return None if self.started_at is None else time.monotonic() - self.started_at
 
     def start(self) -> bool:
-        """Mark the attempt as started; False when it was withdrawn before."""
+        """Mark the attempt as started; False when the work was withdrawn or lost before."""
         with self._lock:
-            if not self.withdrawn:
+            if self.may_start:
                 self.started_at = time.monotonic()
-            return not self.withdrawn
+            return self.started_at is not None
 
     def keep(self) -> bool:
         """Let nobody withdraw the work, as its last attempt begins; return False if somebody has."""
@@ -103,8 +101,8 @@ class Delivery:
     def withdraw(self) -> bool:
         """Take the work back unless its attempt begins; return whether this call has done it."""
         with self._lock:
-            is_free = not (self.withdrawn or self.is_kept or self.started_at is not None)
-            self.withdrawn |= is_free
+            if is_free := not (self.withdrawn or self.is_kept or self.started_at is not None):
+                self.withdrawn = True
             return is_free
 
     def renew(self, now: float) -> None:
@@ -167,14 +165,16 @@ class Batch:
         self.work_type = self.deliveries[0].work_type
         self._runs: bool | None = None
 
-    def start(self) -> bool:
-        """Mark the attempts as started, once; False when none is left to run.
+    @property
+    def may_start(self) -> bool:
+        """Whether any work is left to run."""
+        return any(each.may_start for each in self.deliveries)
 
-        Works that were given back, or lost while they waited, are left out.
-        """
+    def start(self) -> bool:
+        """Mark the attempts as started, once, without works that may not start; False when none is left."""
         if self._runs is None:
-            started = [each.start() for each in self.deliveries if not each.signal.aborted]
-            self._runs = any(started)
+            starts = [each.start() for each in self.deliveries]
+            self._runs = any(starts)
         return self._runs
 
     def __str__(self) -> str:
@@ -386,63 +386,6 @@ def active_works(in_flight: InFlight) -> list[ActiveWork]:
         )
         for delivery in running
     ]
-
-
-#: Seconds between two turns of the thread that renews leases.
-TICK = 0.25
-#: Seconds between two tries to reach a database that is away; less when leases are short.
-LONGEST_PAUSE = 5.0
-#: Seconds without a work after which the connection is closed.
-IDLE = 5.0
-
-
-def recovery_within_lease() -> Recovery:
-    """Return pauses short enough that a lease outlives several of them."""
-    return Recovery(TICK, min(LONGEST_PAUSE, get_settings().lease / 6))
-
-
-class LeaseThread(LoopThread):
-    """Renews leases that are a third used, so that short works are never renewed.
-
-    A row that another transaction has locked is passed over, and tried again at the next tick: a work stays
-    with this worker as long as no other has taken it. No code of the project runs here.
-    """
-
-    failure = "the leases could not be renewed"
-
-    def __init__(self, worker_id: str, in_flight: InFlight) -> None:
-        super().__init__("leases", recovery_within_lease())
-        self.worker_id = worker_id
-        self.in_flight = in_flight
-        self._held_at = time.monotonic()
-
-    def turn(self) -> float:
-        """Renew the leases that are due, those of equal length together."""
-        now = time.monotonic()
-        held = self.in_flight.all()
-        due = [delivery for delivery in held if now - delivery.renewed_at > delivery.lease / 3]
-        for lease in {delivery.lease for delivery in due}:
-            self._renew([delivery for delivery in due if delivery.lease == lease], lease, now)
-        if held:
-            self._held_at = now
-        elif now - self._held_at > IDLE:
-            connections.close_all()
-        return TICK
-
-    def _renew(self, due: list[Delivery], lease: float, now: float) -> None:
-        """Renew leases of one length; abort works whose leases have lapsed because that fails."""
-        try:
-            renewed = leases.renew(deliveries_by_id(due), self.worker_id, later(clock.now(), lease))
-        except Exception as error:
-            for delivery in due:
-                if delivery.has_lapsed(now) and not (isinstance(error, Error) and is_contention(error)):
-                    delivery.abort(AbortReason.ERROR)
-            raise
-        for delivery in due:
-            if delivery.row.id in renewed:
-                warn_if_late(delivery, "renewed")
-                delivery.renew(now)
-        abort_lost([delivery for delivery in due if delivery.row.id not in renewed])
 
 
 def deliveries_by_id(deliveries: Iterable[Delivery]) -> dict[str, int]:

@@ -41,14 +41,12 @@ from django_ayework.store.lanes import Poll
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.health import WorkerRegistration
 from django_ayework.worker.in_flight import (
-    TICK,
     Delivery,
     InFlight,
     abort_lost,
     deliveries_by_id,
-    recovery_within_lease,
 )
-from django_ayework.worker.releasing import release
+from django_ayework.worker.leases import TICK, recovery_within_lease, release
 from django_ayework.worker.settler import REPORT_EVERY, AttemptCounts
 from django_ayework.worker.threads import LoopThread, Recovery
 

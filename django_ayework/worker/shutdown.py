@@ -14,7 +14,7 @@ from django_ayework.flow.hooks import report
 from django_ayework.rules.formatting import counted
 from django_ayework.worker import bounds
 from django_ayework.worker.in_flight import Delivery, InFlight
-from django_ayework.worker.releasing import release
+from django_ayework.worker.leases import release
 from django_ayework.worker.threads import twice
 
 logger = logging.getLogger("django_ayework")

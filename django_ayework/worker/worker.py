@@ -37,7 +37,8 @@ from django_ayework.worker.claimer import Claimer, Commands, Prefetch
 from django_ayework.worker.dispatch import Dispatcher
 from django_ayework.worker.executor import Executor, Load
 from django_ayework.worker.health import WorkerHealth, WorkerRegistration
-from django_ayework.worker.in_flight import ActiveWork, Delivery, InFlight, LeaseThread, active_works
+from django_ayework.worker.in_flight import ActiveWork, Delivery, InFlight, active_works
+from django_ayework.worker.leases import LeaseThread
 from django_ayework.worker.maintenance import MaintenanceThread, Scheduler
 from django_ayework.worker.settler import Settler
 from django_ayework.worker.shutdown import ends_in_time, wind_down

@@ -21,7 +21,7 @@ from django_ayework.testing import running_worker, time_travel
 from django_ayework.worker import claimer
 from django_ayework.worker.arrivals import DeliveryThread
 from django_ayework.worker.claimer import deliveries_of
-from django_ayework.worker.releasing import release
+from django_ayework.worker.leases import release
 from tests.app.works import add
 from tests.delivery.kit import Carrier
 from tests.delivery.works import batch, count, hold, limited

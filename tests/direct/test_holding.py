@@ -13,7 +13,7 @@ from django_ayework.define.context import AbortReason
 from django_ayework.flow.maintenance import reclaim
 from django_ayework.models import Work, WorkerProcess
 from django_ayework.testing import now, running_worker
-from django_ayework.worker import executor, in_flight, maintenance, skip_queue
+from django_ayework.worker import executor, leases, maintenance, skip_queue
 from tests.direct.works import quick
 from tests.marks import on_sqlite
 from tests.processes import eventually
@@ -193,13 +193,13 @@ def test_what_is_declined_waits(configure, stage):
 
 @on_sqlite
 def test_when_its_threads_cannot_be_started_the_next_works_have_others(reported, monkeypatch):
-    start = in_flight.LeaseThread.start
+    start = leases.LeaseThread.start
 
     def fail(thread):
-        monkeypatch.setattr(in_flight.LeaseThread, "start", start)
+        monkeypatch.setattr(leases.LeaseThread, "start", start)
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(in_flight.LeaseThread, "start", fail)
+    monkeypatch.setattr(leases.LeaseThread, "start", fail)
     lost = enqueue(quick(number=1))
     eventually(lambda: reported and not threads("ayework-direct"))
     assert reported == [("can't start new thread", "queue")]

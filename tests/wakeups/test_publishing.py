@@ -19,8 +19,8 @@ from django_ayework.store import claims
 from django_ayework.testing import now
 from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.in_flight import InFlight
+from django_ayework.worker.leases import release
 from django_ayework.worker.maintenance import MaintenanceThread
-from django_ayework.worker.releasing import release
 from tests.app.works import add, fail, pay
 from tests.marks import each_database
 from tests.processes import eventually

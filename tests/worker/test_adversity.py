@@ -20,7 +20,7 @@ from django_ayework.store.sessions import engine_session
 from django_ayework.testing import running_worker
 from django_ayework.testing.factories import WorkFactory
 from django_ayework.worker import executor, settler
-from django_ayework.worker import in_flight as leases_module
+from django_ayework.worker import leases as leases_module
 from django_ayework.worker import worker as worker_module
 from django_ayework.worker.worker import Worker
 from tests.attempts.conftest import connected

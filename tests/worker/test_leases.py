@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from django.db import OperationalError
 
-from django_ayework import enqueue_many
+from django_ayework import BatchItem, batch_work, cancel, doers, enqueue_many, work
 from django_ayework.define.context import AbortReason
 from django_ayework.flow import maintenance
 from django_ayework.flow.maintenance import reclaim
@@ -17,12 +17,12 @@ from django_ayework.store.database import clock, in_transaction
 from django_ayework.testing import now, running_worker
 from django_ayework.testing.factories import WorkFactory
 from django_ayework.worker import claimer
-from django_ayework.worker import in_flight as leases_thread
+from django_ayework.worker import leases as leases_thread
 from django_ayework.worker import maintenance as maintenance_module
 from tests.attempts.conftest import renew_soon
-from tests.processes import eventually
+from tests.processes import PATIENCE, eventually
 from tests.races.rivals import claim_all
-from tests.worker.conftest import all_end, while_it_runs
+from tests.worker.conftest import all_end, greedy, while_it_runs
 from tests.worker.works import hold, hold_async, hold_atomic, long_lease, quick, short_lease, until_aborted
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
@@ -126,6 +126,54 @@ def test_a_renewal_that_fails_is_tried_again_while_the_lease_lasts_and_aborts_th
         lapse(worker)
     assert handle.result(timeout=0) == "attempt 1"
     assert stage.seen == [AbortReason.ERROR]
+
+
+@pytest.mark.parametrize("place", ["slots", "doer", "batch"])
+def test_an_outage_longer_than_the_lease_costs_no_work_that_waits_an_attempt(stage, monkeypatch, place):
+    renew, failed, is_away = leases_thread.leases.renew, list[object](), True
+
+    def renew_unless_away(*args: object) -> set[str]:
+        if is_away:
+            failed.append(args)
+            raise OperationalError("server closed the connection unexpectedly")
+        return renew(*args)
+
+    def held(number: int = 0) -> None:
+        with stage.occupied(number):
+            stage.go.wait(PATIENCE)
+
+    def together(items: list[BatchItem[int]]) -> list[None]:
+        return [held(item.input) for item in items]
+
+    kinds = {
+        "slots": lambda: work(name="worker.held")(held),
+        "doer": lambda: work(name="worker.held", doer=doers.balanced(1, buffer=5))(held),
+        "batch": lambda: batch_work(name="worker.held", size=2, max_wait=0.01)(together),
+    }
+    kind = kinds[place]()
+    with greedy() as worker:
+        monkeypatch.setattr(leases_thread.leases, "renew", renew_unless_away)
+        monkeypatch.setattr(maintenance_module, "STALE_AFTER", 600.0)
+        handles = enqueue_many([kind(number) for number in range(4)])
+        eventually(lambda: stage.inside == 1 and Work.objects.filter(status="running").count() == 4)
+        renew_soon(worker)
+        lapse(worker)
+        eventually(lambda: len(failed) > 2)
+        is_away = False
+        stage.go.set()
+        all_end(handles)
+    assert set(Work.objects.values_list("status", "attempt", "delivery")) == {("success", 1, 1)}
+
+
+def test_a_work_that_is_cancelled_while_it_waits_for_a_slot_does_not_run(stage):
+    first, second, third = enqueue_many([hold(number=number) for number in range(3)])
+    with greedy() as worker:
+        eventually(lambda: stage.inside == 1 and Work.objects.filter(status="running").count() == 3)
+        cancel(second.id)
+        eventually(lambda: any(each.signal.aborted for each in worker._in_flight.all()))
+        stage.go.set()
+        all_end([first, third])
+    assert stage.started == [0, 2]
 
 
 def looks_again(worker) -> None:

@@ -21,7 +21,7 @@ from django_ayework.rules.notifications import Due
 from django_ayework.signals import worker_started, worker_stopped
 from django_ayework.store import transitions
 from django_ayework.testing import running_worker
-from django_ayework.worker import health, in_flight, maintenance, settler
+from django_ayework.worker import health, leases, maintenance, settler
 from django_ayework.worker.claimer import Commands
 from django_ayework.worker.health import WorkerRegistration
 from django_ayework.worker.in_flight import InFlight
@@ -385,7 +385,7 @@ def test_an_outcome_that_comes_too_late_is_logged(stage, monkeypatch, caplog, ac
     with while_it_runs(kind()) as (handle, _):
         if act is cancel and kind is hold:
             monkeypatch.setattr(revoked_works, "_listeners", [])
-            monkeypatch.setattr(in_flight, "abort_lost", lambda doubtful: None)
+            monkeypatch.setattr(leases, "abort_lost", lambda doubtful: None)
         act(handle.id)
         stage.go.set()
         eventually(logged_too_late)
