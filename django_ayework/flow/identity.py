@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeAlias, cast
@@ -53,6 +53,12 @@ def require_identity_fits(new_work: NewWork, on_commit: bool) -> None:
     if new_work.gate is not None:
         raise type_error(
             "options-exclude-each-other", "a gate takes no unit=: give it to the works that it releases."
+        )
+    if new_work.blockers and name == "unit":
+        raise type_error(
+            "options-exclude-each-other",
+            f"{type!r} has unit=, which does not go with blockers=: if a work of the unit waits already, it "
+            "gets the new input, and would not wait for them. Enqueue it once the blockers have succeeded.",
         )
     if on_commit:
         matter = "there is a match" if name == "dedup" else "the unit has a work"
@@ -195,18 +201,17 @@ class Placed:
     existing: Mapping[str, str]
 
 
-def place_units(effects: Effects, new_works: Sequence[NewWork], ended: Collection[str] = ()) -> Placed:
+def place_units(effects: Effects, new_works: Sequence[NewWork]) -> Placed:
     """Lock the units of new works, and find live works of them. A waiting one is given the new input.
 
-    ``ended`` are works and chains that the transaction has ended. Of several new works of one unit the first
-    gives the id and the last everything else.
+    Of several new works of one unit the first gives the id and the last everything else.
     """
     keyed = [new_work for new_work in new_works if new_work.row.unit is not None]
     if not keyed:
         return Placed(new_works, {})
     newest = {unit_of(new_work.row): new_work for new_work in keyed}
     lock_units(newest, effects.now)
-    live = lock_live_units(sorted(newest), ended)
+    live = lock_live_units(sorted(newest))
     give_new_inputs(effects, live, newest)
     ids = {unit_of(new_work.row): new_work.row.id for new_work in reversed(keyed)}
     ids.update((pair, row.id) for pair, row in live.items())
@@ -244,8 +249,7 @@ def give_new_inputs(effects: Effects, live: Mapping[Pair, WorkRow], newest: Mapp
             renewed.append((row, newest[pair].row))
     transitions.renew(renewed)
     for row, new in renewed:
-        if row.status != Status.BLOCKED:
-            effects.awaits_worker(row._replace(status=new.status, run_at=new.run_at))
+        effects.awaits_worker(row._replace(status=new.status, run_at=new.run_at))
 
 
 def require_free_unit(row: WorkRow, now: datetime) -> None:

@@ -241,8 +241,7 @@ class UnitOfWork:
         """Insert the outputs of settled works all at once, so that their units are locked in one order."""
         if self.outputs:
             new_works, self.outputs = self.outputs, []
-            ended = {*self.outcomes, *self.chain_outcomes}
-            self.insert(place_units(self.effects, new_works, ended).fresh)
+            self.insert(place_units(self.effects, new_works).fresh)
 
     def insert_waiters(self, new_works: Sequence[NewWork], watches: Watches) -> None:
         """Insert the waiters of new gates and of new works with blockers.

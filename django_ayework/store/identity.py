@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -13,8 +13,7 @@ from django.db.models.functions import RowNumber
 from django_ayework.models import Work
 from django_ayework.rules.identity import Scope
 from django_ayework.rules.states import Status
-from django_ayework.store.database import chunked, matching, rows
-from django_ayework.store.dependencies import lock_waiters, watchers_of
+from django_ayework.store.database import chunked, clock, matching, rows
 from django_ayework.store.rows import COLUMNS, WorkRow, lock_rows
 
 # Finding chains by their dedup key.
@@ -48,8 +47,13 @@ def newest_of_all(search: Search, keys: Sequence[str]) -> dict[str, str]:
 
 
 def newest_live(search: Search, keys: Sequence[str]) -> dict[str, str]:
-    """Return the newest chains with a work that has not ended, in any of its steps."""
-    works = rows(Work).filter(bearing(search, keys), ended_at__isnull=True)
+    """Return the newest chains with a work that has not ended, in any of its steps.
+
+    A work that waits past its deadline is left out: it ends without a run, and a request that is merged into
+    it would be lost.
+    """
+    expired = Q(deadline__lte=clock.now()) & ~Q(status=Status.RUNNING)
+    works = rows(Work).filter(~expired, bearing(search, keys), ended_at__isnull=True)
     columns = works.values_list("queued_at", "id", "chain_id", "dedup_key")
     firsts = rows(Work).filter(id__in={chain_id for _, _, chain_id, _ in columns if chain_id})
     begun = dict(firsts.values_list("id", "queued_at"))  # without those that were deleted
@@ -84,21 +88,13 @@ def find_live_units(pairs: Iterable[tuple[str, str]]) -> Units:
     return found
 
 
-def lock_live_units(pairs: Iterable[tuple[str, str]], ended: Collection[str]) -> Units:
+def lock_live_units(pairs: Iterable[tuple[str, str]]) -> Units:
     """Lock the live works of these types and units, whose keys the caller has locked.
 
-    The order is that of a deletion: works that do not wait, waiters, works that wait. The waiters that watch
-    what the transaction has ``ended`` are locked with them, in one statement, as it comes to those later.
     Works that ended meanwhile are left out.
     """
     found = find_live_units(pairs)
-    if not found:
-        return {}
-    waiting = {row.id for row in found.values() if row.status == Status.BLOCKED}
-    locked = lock_rows([row.id for row in found.values() if row.id not in waiting])
-    if waiting:
-        lock_waiters(waiting | watchers_of(ended) if ended else waiting)
-        locked |= lock_rows(waiting)
+    locked = lock_rows([row.id for row in found.values()])
     return {
         pair: locked[row.id]
         for pair, row in found.items()

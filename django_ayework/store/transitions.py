@@ -248,18 +248,20 @@ def begin_under_locks(deliveries: Mapping[str, int], worker: str | None) -> set[
 
 
 def renew(waiting: Sequence[tuple[WorkRow, WorkRow]]) -> None:
-    """Copy input, priority and start from the second row of each pair to the first, locked by the caller.
+    """Copy input, priority, start and deadline from the second row of each pair to the first.
 
-    Pending or scheduled, as the new start says; a blocked work stays blocked.
+    The caller has locked them. The work becomes pending or scheduled, as the new start says. Without the new
+    deadline, a new input would be lost with a work that is about to expire.
     """
     update_rows(
         Work,
         {
             old.id: {
-                "status": old.status if old.status == Status.BLOCKED else new.status,
+                "status": new.status,
                 "input": new.input,
                 "priority": new.priority,
                 "run_at": new.run_at,
+                "deadline": new.deadline,
             }
             for old, new in waiting
         },

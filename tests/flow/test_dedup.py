@@ -93,6 +93,17 @@ def test_the_newest_match_wins_and_one_that_has_ended_hides_none(ages):
     assert (put().id, put(Dedup("k", "any")).id) == (by_age[10], newest)
 
 
+def test_a_work_that_waits_past_its_deadline_is_no_match_and_one_that_runs_is():
+    first = put(expires=60)
+    assert put().deduplicated
+    time_travel(3600)
+    second = put(expires=60)
+    assert (second.deduplicated, second.id == first.id) == (False, False)
+    Work.objects.filter(id=second.id).update(status="running")
+    time_travel(3600)
+    assert put().id == second.id
+
+
 def test_an_id_of_ones_own_is_used_only_when_nothing_is_there():
     request = add(a=1, b=2)
     assert enqueue(request, dedup=KEY).id == put(id="two").id == request.id

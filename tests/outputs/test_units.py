@@ -10,7 +10,6 @@ from django_ayework.flow.notify import due_works
 from django_ayework.models import Work
 from django_ayework.rules.notifications import Due
 from django_ayework.testing import drain, enqueued, now, perform, time_travel
-from tests.app.works import add
 from tests.marks import on_sqlite
 from tests.outputs.works import RAN, call, fetch, given, store
 from tests.races.rivals import claim_all, succeed
@@ -62,11 +61,12 @@ def test_a_running_unit_is_left_alone():
     assert succeed(row).moved == {handle.id}
 
 
-def test_a_blocked_unit_stays_blocked_and_takes_over_the_input():
-    handle = put(1, blockers=[enqueue(add(a=1, b=2), delay=60)])
-    put(2, priority=3)
-    assert (handle.state().status, handle.state().priority) == ("blocked", 3)
-    time_travel(60)
+@pytest.mark.parametrize("later", [50, 3600])
+def test_a_new_input_does_not_expire_with_the_old_one(later):
+    put(1, expires=60)
+    time_travel(later)
+    put(2)
+    time_travel(20)
     drain()
     assert RAN == [("out.fetch", "z", {"size": 2})]
 
@@ -153,6 +153,7 @@ def test_another_order_is_refused(order):
 #: Calls with a unit that are refused, and what is said.
 REFUSED = {
     "dedup": (lambda: put(1, dedup=Dedup("k")), "both unit= and dedup="),
+    "blockers": (lambda: put(1, blockers=["x"]), "does not go with blockers="),
     "on_commit": (lambda: put(1, on_commit=True), "does not go with on_commit=True"),
     "released by a gate": (lambda: dependency(on=["x"], queue=[keyed()]), "takes no unit="),
     "gate": (lambda: enqueue(dependency(on=["x"], queue=[fetch()]), unit="z"), "a gate takes no unit="),
