@@ -143,10 +143,10 @@ class BulkActionAdmin(ButtonsAdmin, LiveAdmin):
         are_valid = form.is_valid() and (given is None or given.is_valid())
         try:
             if request.method == "POST" and are_valid:
-                row = bulk_actions.start_bulk_action(
+                row = bulk_actions.start(
                     action.act,
                     filter,
-                    parameters=given.cleaned_data if given else None,
+                    parameters=given.cleaned_data if given else {},
                     per_minute=form.cleaned_data["per_minute"],
                     until=moment_of(form.cleaned_data["until"]),
                     by=request.user.get_username(),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from django_ayework.define.options import check_priority, check_queue
 from django_ayework.errors import AyeworkError, BlockerReference, NotRetryable
 from django_ayework.flow import changing
 from django_ayework.flow.retry import retry
@@ -39,10 +40,16 @@ class ActReport:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """An act: what carries it out, and the statuses of the works that it acts on."""
+    """An act: what carries it out, and the statuses of the works that it acts on.
+
+    ``waiters_first`` is for acts after which a gate may open: it must not open if it is acted on, too.
+    ``parameters`` has the parameters by name, each with its check; one without a check may be left out.
+    """
 
     run: Callable[[Sequence[str], Mapping[str, Any]], ActReport]
     statuses: frozenset[Status]
+    waiters_first: bool = False
+    parameters: Mapping[str, Callable[[Any, str], object] | None] = field(default_factory=dict)
 
 
 def run_again(ids: Sequence[str], parameters: Mapping[str, Any]) -> ActReport:
@@ -159,16 +166,24 @@ def dead_ids(type: str | None = None, reason: str | None = None) -> list[str]:
 ACTS: Mapping[str, Act] = {
     "retry": Act(lambda ids, given: retry_each(ids), RETRYABLE),
     "run_again": Act(run_again, frozenset({Status.SUCCESS})),
-    "cancel": Act(lambda ids, given: ActReport(cancel_works(ids)), LIVE),
+    "cancel": Act(lambda ids, given: ActReport(cancel_works(ids)), LIVE, waiters_first=True),
     "run_now": Act(
         lambda ids, given: report_of(changing.trigger(ids), "run_at"), frozenset({Status.SCHEDULED})
     ),
-    "complete": Act(lambda ids, given: each(ids, lambda id: complete_work(id, given.get("result"))), LIVE),
-    "delete": Act(delete, frozenset(Status)),
+    "complete": Act(
+        lambda ids, given: each(ids, lambda id: complete_work(id, given.get("result"))),
+        LIVE,
+        parameters={"result": None},
+    ),
+    "delete": Act(delete, frozenset(Status), waiters_first=True),
     "change_priority": Act(
-        lambda ids, given: report_of(changing.change_priority(ids, given["priority"]), "priority"), WAITING
+        lambda ids, given: report_of(changing.change_priority(ids, given["priority"]), "priority"),
+        WAITING,
+        parameters={"priority": check_priority},
     ),
     "change_queue": Act(
-        lambda ids, given: report_of(changing.change_queue(ids, given["queue"]), "queue"), WAITING
+        lambda ids, given: report_of(changing.change_queue(ids, given["queue"]), "queue"),
+        WAITING,
+        parameters={"queue": check_queue},
     ),
 }

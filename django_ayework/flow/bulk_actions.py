@@ -14,19 +14,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import Error, InterfaceError, OperationalError
 
 from django_ayework.define.requests import new_uuid7
+from django_ayework.define.types import registry
 from django_ayework.documentation import value_error
 from django_ayework.errors import did_you_mean
 from django_ayework.flow.acts import ACTS, ActReport
 from django_ayework.flow.hooks import report
 from django_ayework.flow.notify import wake_workers
-from django_ayework.models import BulkAction
+from django_ayework.models import BulkAction, Work
 from django_ayework.rules.durations import later
 from django_ayework.rules.formatting import error_line, error_text
+from django_ayework.rules.states import Status
 from django_ayework.store import bulk_actions
 from django_ayework.store.database import (
     alias,
@@ -37,6 +39,7 @@ from django_ayework.store.database import (
     is_contention,
     on_commit,
     own_transaction,
+    rows,
     sync_only,
 )
 from django_ayework.store.deletion import lock_steps
@@ -87,18 +90,38 @@ def start_bulk_action(
     is how many works are acted on in a minute (None: no bound). Works that die, or are queued, after
     ``until``, an aware datetime, are left alone: now, unless it is given. ``by`` is the name of a user.
 
-    Raises ValueError for an unknown action or key, for a value that a key cannot have, for more than 500 ids,
-    and for a pace below 1.
+    Raises ValueError for an unknown action, parameter or key, for a value that one cannot have, for a type
+    that is unknown and of which there is no work, for an empty filter, for more than 500 ids, and for a pace
+    below 1.
 
     Example::
 
         start_bulk_action("retry", {"status": "dead", "type": "shop.charge"}, per_minute=600)
     """
+    if not filter:
+        raise value_error(
+            "bulk-action-arguments",
+            "expected filter= to choose works, got {}, which is every work; give a status at least, such as "
+            '{"status": "dead"}.',
+        )
+    return start(action, filter, parameters or {}, per_minute, until, by)
+
+
+def start(
+    action: str,
+    filter: Mapping[str, Any],
+    parameters: Mapping[str, Any],
+    per_minute: int | None,
+    until: datetime | None,
+    by: str,
+) -> BulkAction:
+    """Do what :func:`start_bulk_action` does, also for all works."""
     if action not in ACTS:
         raise value_error(
             "bulk-action-arguments",
-            f"expected an act among {', '.join(ACTS)}; got {action!r}.{did_you_mean(action, ACTS)}",
+            f"expected action= to be one of {', '.join(ACTS)}; got: {action!r}.{did_you_mean(action, ACTS)}",
         )
+    require_parameters(action, parameters)
     if per_minute is not None and per_minute < 1:
         raise value_error(
             "bulk-action-arguments", f"expected per_minute to be at least 1, or None; got {per_minute}."
@@ -112,7 +135,7 @@ def start_bulk_action(
     row = BulkAction(
         id=new_uuid7(),
         action=action,
-        parameters=json.dumps(dict(parameters or {})),
+        parameters=json.dumps(dict(parameters)),
         filter=json.dumps(dict(filter)),
         until=min(until or now, now),
         per_minute=per_minute,
@@ -121,8 +144,35 @@ def start_bulk_action(
         created_by=by[:150],
     )
     counted = selected(row).count()
+    if not counted and counted is not None and "type" in filter and registry.find(filter["type"]) is None:
+        require_work_of(filter["type"])
     row.expected = UNKNOWN if counted is None else counted
     return stored(row)
+
+
+def require_parameters(action: str, parameters: Mapping[str, Any]) -> None:
+    """Raise ValueError unless the parameters are those of the action."""
+    checks = ACTS[action].parameters
+    required = [name for name, check in checks.items() if check is not None]
+    if not set(required) <= parameters.keys() <= checks.keys():
+        expected = " and ".join(checks) or "nothing"
+        raise value_error(
+            "bulk-action-arguments",
+            f"expected parameters= of the action {action!r} to have {expected}, got: {dict(parameters)!r}.",
+        )
+    for name, check in checks.items():
+        if check is not None:
+            check(parameters[name], name)
+
+
+def require_work_of(type: str) -> None:
+    """Raise ValueError if there is no work of an unknown type: its name is misspelt."""
+    if not rows(Work).filter(type=type).exists():
+        raise value_error(
+            "bulk-action-arguments",
+            f"expected type= in the filter to be a known type, or that of a work, got: {type!r}."
+            f"{did_you_mean(type, registry.names())}",
+        )
 
 
 @own_transaction
@@ -153,9 +203,34 @@ def filter_of(row: BulkAction) -> dict[str, Any]:
     return filter
 
 
-def selected(row: BulkAction) -> Selection:
-    """Return the works of a bulk action."""
-    return selection_of(filter_of(row), ACTS[row.action].statuses, row.until)
+class Place(NamedTuple):
+    """Where the next page begins: behind a work of this pass. None is the beginning of the pass."""
+
+    after: Cursor | None
+    waiters_first: bool
+
+    @property
+    def text(self) -> str:
+        """The form in which it is stored."""
+        moment, id = (self.after.moment.isoformat(), self.after.id) if self.after else (None, None)
+        return json.dumps([moment, id, self.waiters_first])
+
+
+def place_of(row: BulkAction) -> Place:
+    """Return where the next page begins. Waiters have a pass of their own, unless one status is chosen."""
+    if not row.cursor:
+        return Place(None, ACTS[row.action].waiters_first and "status" not in filter_of(row))
+    moment, id, waiters_first = json.loads(row.cursor)
+    return Place(Cursor(datetime.fromisoformat(moment), id) if id else None, waiters_first)
+
+
+def selected(row: BulkAction, place: Place | None = None) -> Selection:
+    """Return the works of a bulk action: all, or those of the pass that has come to this place."""
+    filter, statuses = filter_of(row), ACTS[row.action].statuses
+    if place is not None and ACTS[row.action].waiters_first and "status" not in filter:
+        waiters = {Status.BLOCKED}
+        statuses = statuses & waiters if place.waiters_first else statuses - waiters
+    return selection_of(filter, statuses, row.until)
 
 
 def count_of(action: str, filter: Mapping[str, Any], until: datetime) -> int | None:
@@ -226,14 +301,15 @@ def carry_out_page(most: int, are_held: bool, tried: Tried, now: datetime) -> bo
         return False
     tried.id = row.id
     pace = PAGE if row.per_minute is None else math.ceil(row.per_minute / 60)
-    selection = selected(row)
-    page = selection.page(cursor_from(row.cursor), min(most, pace))
+    place = place_of(row)
+    selection = selected(row, place)
+    page = selection.page(place.after, min(most, pace))
     done = ActReport()
     if are_held:
         done.refused.update(dict.fromkeys(page.ids, HELD))
     elif ids := still_matching(selection, page.ids):
         done = ACTS[row.action].run(ids, json.loads(row.parameters))
-    advance(row, page, done, now)
+    advance(row, place, page, done, now)
     return True
 
 
@@ -247,16 +323,16 @@ def still_matching(selection: Selection, ids: list[str]) -> list[str]:
     return selection.among(ids)
 
 
-def advance(row: BulkAction, page: Page, done: ActReport, now: datetime) -> None:
+def advance(row: BulkAction, place: Place, page: Page, done: ActReport, now: datetime) -> None:
     """Write what became of a page, as many refusals as there is room for, and when the next one is due."""
     row.done += len(done.done) + len(done.revived)
     row.refused += len(done.refused)
     kept = [*json.loads(row.report), *([id, error_line(text)] for id, text in done.refused.items())]
     row.report = json.dumps(kept[:KEPT])
-    if page.next is None:
+    if page.next is None and not place.waiters_first:
         row.status, row.next_at, row.ended_at = "done", None, clock.now()
     else:
-        row.cursor = json.dumps([page.next.moment.isoformat(), page.next.id])
+        row.cursor = Place(page.next, place.waiters_first and page.next is not None).text
         row.next_at = next_moment(row, len(page.ids), now)
     row.save(using=alias(), update_fields=WRITTEN)
 
@@ -269,14 +345,6 @@ def next_moment(row: BulkAction, works: int, now: datetime) -> datetime:
     if row.per_minute is None or row.next_at is None:
         return now
     return later(max(row.next_at, later(now, -SLACK)), works * 60 / row.per_minute)
-
-
-def cursor_from(text: str) -> Cursor | None:
-    """Return where the next page begins; None for the first one."""
-    if not text:
-        return None
-    moment, id = json.loads(text)
-    return Cursor(datetime.fromisoformat(moment), id)
 
 
 @own_transaction

@@ -16,6 +16,7 @@ from django.utils.dateparse import parse_date
 from django.utils.timezone import get_current_timezone, make_aware
 
 from django_ayework.documentation import value_error
+from django_ayework.errors import did_you_mean
 from django_ayework.models import Work
 from django_ayework.rules.states import TERMINAL, Status
 from django_ayework.store.database import by_index, chunked, dialect, fetch, matching, rows
@@ -186,10 +187,22 @@ def statuses_of(filters: Filters, statuses: Collection[Status]) -> frozenset[Sta
     """Return those of the statuses that match; only dead works have a reason or a cause."""
     found = frozenset(statuses)
     if "status" in filters:
-        found &= {Status(filters["status"])}
+        found &= {status_named(filters["status"])}
     if filters.get("reason") or filters.get("cause"):
         found &= {Status.DEAD}
     return found
+
+
+def status_named(text: str) -> Status:
+    """Return a status by its name."""
+    try:
+        return Status(text)
+    except ValueError:
+        names = [str(status) for status in Status]
+        raise value_error(
+            "bulk-action-arguments",
+            f"expected status= to be one of {', '.join(names)}; got: {text!r}.{did_you_mean(text, names)}",
+        ) from None
 
 
 def day_of(text: str) -> dict[str, datetime]:
@@ -210,7 +223,8 @@ def require_known(filters: Filters) -> None:
     if unknown := sorted(filters.keys() - FILTERS):
         raise value_error(
             "bulk-action-arguments",
-            f"expected parameters among {', '.join(sorted(FILTERS))}; got: {', '.join(unknown)}.",
+            f"expected the keys of filter= to be among {', '.join(sorted(FILTERS))}; got: {unknown[0]!r}."
+            f"{did_you_mean(unknown[0], FILTERS)}",
         )
 
 

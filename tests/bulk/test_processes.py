@@ -64,6 +64,6 @@ def test_a_stop_during_a_page_is_kept():
         stopped = stop(row.id)
         assert stopped or now_of(row).status == "done"
         done = now_of(row).done
-        other = retry_all(filter={"type": "nobody's"})
+        other = retry_all(filter={"queue": "nobody's"})
         eventually(lambda: now_of(other).status == "done")  # there was time for another page
         assert (now_of(row).done, pending()) == (done, done)
