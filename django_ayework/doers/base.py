@@ -108,6 +108,14 @@ LONGEST_DELAY = 3600.0
 Task: TypeAlias = Callable[[], object]
 
 
+def is_void(task: Task) -> bool:
+    """Tell whether a task says, by a true attribute ``is_void``, that it has nothing left to do.
+
+    A worker's task is void once its work was cancelled or released. It still has to be called.
+    """
+    return bool(getattr(task, "is_void", False))
+
+
 @runtime_checkable
 class Doer(Protocol):
     """Runs tasks in threads of its own, within its limits. One object serves one process."""

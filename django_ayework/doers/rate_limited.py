@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Protocol, TypeAlias
@@ -21,6 +21,7 @@ from django_ayework.doers.base import (
     ThreadTimer,
     TimerFactory,
     WatchFactory,
+    is_void,
     now,
     providers,
     report,
@@ -39,6 +40,25 @@ DEFAULT_KEY = "doer"
 RETRY_FLOOR = 0.05
 #: Seconds the pause grows to while the limits cannot be read.
 LONGEST_PAUSE = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A task that the inner doer holds or runs; that doer reports its exceptions."""
+
+    task: Task
+    on_end: Callable[[], object]
+
+    @property
+    def is_void(self) -> bool:
+        """Whether the task has nothing left to do."""
+        return is_void(self.task)
+
+    def __call__(self) -> None:
+        try:
+            self.task()
+        finally:
+            self.on_end()
 
 
 class Limiter(Protocol):
@@ -168,10 +188,16 @@ class RateLimited(BaseDoer):
             inner.on_room(self._inner_has_room)
 
     def available(self) -> int:
-        """Return how many further tasks the doer asks for, at most those that the inner one asks for."""
+        """Return how many further tasks the doer asks for, at most those that the inner one asks for.
+
+        Void tasks do not count, and are started now: they use up no start.
+        """
         with self._changed:
-            welcome = max(0, self._limit - len(self._pending))
-        return min(welcome, self._inner.available())
+            pending = list(self._pending)
+        waiting = sum(not is_void(held.task) for held in pending)
+        if waiting < len(pending):
+            self._timer.set(0.0)
+        return min(max(0, self._limit - waiting), self._inner.available())
 
     def drained(self) -> None:
         """Wait until neither this doer nor the inner one holds a task. Never call it from within a task."""
@@ -214,7 +240,7 @@ class RateLimited(BaseDoer):
         for held in oldest_first:
             if self._inner.available() <= 0:
                 return 0.0
-            if self._limits.allow(held, waits):
+            if is_void(held.task) or self._limits.allow(held, waits):
                 self._start(held)
         return min(waits.values(), default=0.0)
 
@@ -224,20 +250,14 @@ class RateLimited(BaseDoer):
             self._pending.remove(held)
             self._active += 1
         try:
-            self._inner.submit(partial(self._run, held.task), held.fairness, held.priority, held.created_at)
+            started = Started(held.task, self._end_one)
+            self._inner.submit(started, held.fairness, held.priority, held.created_at)
         except Exception:
             self._keep(held)
             self._end_one()
             raise
         self._notify_listeners()
         self._watch.update()
-
-    def _run(self, task: Task) -> None:
-        """Run a task in a thread of the inner doer, which reports its exceptions."""
-        try:
-            task()
-        finally:
-            self._end_one()
 
     def _end_one(self) -> None:
         with self._changed:

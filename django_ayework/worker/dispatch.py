@@ -306,8 +306,8 @@ class Dispatcher:
             return 0
 
     def doers_have_room(self) -> bool:
-        """Tell whether any doer may be given works now."""
-        return any(self.room(doer) > 0 for doer in self._doers)
+        """Tell whether any doer may be given works now. All are asked: a doer then drops its void tasks."""
+        return max(map(self.room, self._doers), default=0) > 0
 
     def hand_out(self, deliveries: list[Delivery]) -> None:
         """Take in claimed works, and start those that can start."""
@@ -365,23 +365,37 @@ class Dispatcher:
             self.executor.submit([load])
             return
         try:
-            doer.submit(partial(self._run_in_doer, load), row.fairness or None, row.priority, row.queued_at)
+            task = DoerTask(load, self.executor)
+            doer.submit(task, row.fairness or None, row.priority, row.queued_at)
         except BaseException as error:
             report(error, "queue", f"{doer!r} refused {load}, which is released")
             wait_for_slot(load)
             if isinstance(load, Batch):
                 self.in_flight.finish(in_doer=True)
 
-    def _run_in_doer(self, load: Load) -> None:
+
+@dataclass(frozen=True, slots=True)
+class DoerTask:
+    """A load as the task of a doer. It is void once no work of the load may start."""
+
+    load: Load
+    executor: Executor
+
+    @property
+    def is_void(self) -> bool:
+        """Whether all works of the load were withdrawn or lost."""
+        return not self.load.may_start
+
+    def __call__(self) -> None:
         """Run in this thread of a doer, unless the work was lost, cancelled or withdrawn while it waited.
 
         What does not run needs no event loop, which a worker that stops may have ended.
         """
-        abort_lost_waiting(load.deliveries, DOERS_TRUSTED_FOR)
-        if load.may_start:
-            self.executor.run_here(load)
+        abort_lost_waiting(self.load.deliveries, DOERS_TRUSTED_FOR)
+        if self.is_void:
+            self.executor.finished(self.load, without_outcome(self.load))
         else:
-            self.executor.finished(load, without_outcome(load))
+            self.executor.run_here(self.load)
 
 
 def wait_for_slot(load: Load) -> None:

@@ -371,7 +371,7 @@ class Worker(Engine):
         """Claim as much as there is room for, and hand it out; return how long there is nothing to do."""
         self._prefetch.measure(self._in_flight.finished)
         wanted, room = self._wanted(), self._dispatcher.gathering.room()
-        has_room = wanted > 0 or self._dispatcher.doers_have_room()
+        has_room = self._dispatcher.doers_have_room() or wanted > 0
         held_for = self._backpressure.pause(self._in_flight.active)
         if not held_for and (has_room or room):
             has_room = True

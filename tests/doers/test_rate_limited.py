@@ -44,6 +44,35 @@ def test_submitting_counts_nothing_and_starts_nothing_in_the_callers_thread(kit)
     assert (kit.ran, kit.delay) == ([], 0)
 
 
+class Voidable:
+    """A task that may become void, and notes that it was called."""
+
+    def __init__(self, ran: list[str]) -> None:
+        self.is_void = False
+        self.ran = ran
+
+    def __call__(self) -> None:
+        self.ran.append("void" if self.is_void else "task")
+
+
+@pytest.mark.parametrize("levels", [1, 2])
+def test_a_void_task_is_called_and_uses_up_no_start(kit, levels):
+    doer = kit.doer(limit=2, window=3600)
+    if levels == 2:
+        doer = kit.doer(limit=9, window=60, inner=doer)
+    waiting = [Voidable(kit.ran) for _ in range(4)]
+    for task in waiting:
+        doer.submit(task)
+    assert kit.run() == ["task"] * 2
+    assert doer.available() == 0
+    waiting[2].is_void = waiting[3].is_void = True
+    assert doer.available() == 2
+    assert kit.run() == ["void"] * 2
+    assert doer.available() == 2
+    kit.submit(doer, "a", "b", "c")
+    assert kit.run(3600) == ["a", "b"]
+
+
 def test_available_is_the_limit_less_what_waits(kit):
     doer = kit.doer(limit=3)
     found = []

@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from django_ayework import Retry, batch_work, cancel, doers, enqueue, enqueue_many, pause, resume, work
+from django_ayework import (
+    Retry,
+    batch_work,
+    cancel,
+    complete,
+    doers,
+    enqueue,
+    enqueue_many,
+    pause,
+    resume,
+    work,
+)
 from django_ayework.flow.notify import revoked_works
 from django_ayework.models import Work
 from django_ayework.testing import drain, running_worker
@@ -86,6 +97,28 @@ def test_a_limited_rate_is_kept(stage):
         assert enqueue(plain(label="y")).result(timeout=20) == "y"
     assert stage.began.count("x") == 2
     assert (pending(), Work.objects.filter(type=own.name, attempt=1).count()) == (4, 2)
+
+
+@pytest.mark.parametrize("act", [cancel, complete, None], ids=["cancelled", "completed", "released"])
+def test_works_that_do_not_run_use_up_no_start_of_a_limited_rate(stage, settings, act):
+    """The doer has started two of four, and takes others as soon as the rest is void."""
+    settings.AYEWORK = {"POLL_INTERVAL": 0.05}
+    doer = doers.rate_limited(2, 3600)
+    own = typed(note, doer)
+    handles = enqueue_many([own(label="x") for _ in range(4)])
+    with running_worker() as worker:
+        eventually(lambda: stage.began == ["x"] * 2 and worker._in_flight.in_doers == 2)
+        assert doer.available() == 0
+        if act is None:
+            pause(type=own.name)
+        for handle in handles[2:]:
+            if act is not None:
+                act(handle.id)
+        eventually(lambda: worker._in_flight.in_doers == 0 and doer.available() == 2)
+        resume(type=own.name)
+        enqueue(own(label="y"))
+        eventually(lambda: worker._in_flight.in_doers > 0)
+    assert stage.began == ["x"] * 2
 
 
 def test_room_that_comes_with_time_is_noticed_at_once(stage, settings):
