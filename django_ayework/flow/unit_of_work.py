@@ -220,12 +220,14 @@ class UnitOfWork:
         if row.group_id is not None:
             self.groups.count(row.group_id, open=1, dead=-was_dead)
 
-    def insert(self, new_works: Sequence[NewWork], released: bool = False) -> set[str]:
+    def insert(
+        self, new_works: Sequence[NewWork], released: bool = False, succeeded: Collection[str] = ()
+    ) -> set[str]:
         """Insert works; return the ids that existed already, whose works are left as they are.
 
         Raises ChainNotFound for a blocker that does not exist, unless a gate has ``released`` the works.
         """
-        new_works, watches = blocked(one_per_id(new_works, released), self.continuing, released)
+        new_works, watches = blocked(one_per_id(new_works, released), self.continuing, released, succeeded)
         taken = insert_works([new_work.row for new_work in new_works])
         if taken:
             leave_existing([new_work.row for new_work in new_works if new_work.row.id in taken], released)
@@ -295,12 +297,15 @@ def waiter_row(
 
 
 def blocked(
-    new_works: Sequence[NewWork], continuing: Collection[str] = (), released: bool = False
+    new_works: Sequence[NewWork],
+    continuing: Collection[str] = (),
+    released: bool = False,
+    succeeded: Collection[str] = (),
 ) -> tuple[list[NewWork], Watches]:
     """Return the works with those that must wait as blocked, and what each work with blockers watches.
 
     ``continuing`` are chains whose last work has ended, and whose next is not inserted yet: they have not
-    ended.
+    ended. ``succeeded`` are chains that had succeeded when they were last seen, and may be gone.
 
     Raises ChainNotFound for a blocker that neither exists nor is inserted with them. Not for works that a
     gate has ``released``: their blockers may have been deleted since, which count as cancelled (a recheck
@@ -309,7 +314,8 @@ def blocked(
     wanted = {id for new_work in new_works for id in new_work.blockers}
     if not wanted:
         return list(new_works), {}
-    ends = {**chain_ends(wanted), **dict.fromkeys(wanted.intersection(continuing), Status.PENDING)}
+    seen = dict.fromkeys(wanted.intersection(succeeded), Status.SUCCESS)
+    ends = {**seen, **chain_ends(wanted), **dict.fromkeys(wanted.intersection(continuing), Status.PENDING)}
     if not released:
         require_chains(new_works, {new_work.row.id for new_work in new_works}.union(ends))
     watches = {

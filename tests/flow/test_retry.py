@@ -177,6 +177,10 @@ def test_it_has_its_dependents_and_the_results_of_its_blockers_again_and_a_gate_
     again = retry(blocked.id, again=True)
     drain()
     assert (again.state().blockers, again.result()[3]) == ((watched.id,), (3,))
+    Work.objects.filter(id=watched.id).delete()  # as its retention is over
+    again = retry(blocked.id, again=True)
+    drain()
+    assert (again.state().blockers, again.result()[3]) == ((watched.id,), (None,))
     assert_consistent()
     for again, text in (
         (True, "is a gate that has opened"),
