@@ -14,12 +14,12 @@ from django_ayework.documentation import logged
 from django_ayework.flow import bulk_actions
 from django_ayework.flow.gates import dying, flush, make_moves, recheck_page
 from django_ayework.flow.isolation import isolated
-from django_ayework.flow.outcomes import retry_input_of
+from django_ayework.flow.outcomes import log_failure, retry_input_of
 from django_ayework.flow.settle import Settlement, settle_here
 from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.logs import AttemptFacts, fields_of
 from django_ayework.rules.controls import EVERYTHING, Scope
-from django_ayework.rules.retry import decide_lost
+from django_ayework.rules.retry import AttemptDecision, decide_lost
 from django_ayework.rules.states import Reason
 from django_ayework.store import deletion, entries, throughput, worker_processes
 from django_ayework.store.database import briefly, clock
@@ -40,8 +40,8 @@ def reclaim(
     sparing: Collection[str] = (),
     is_lost: Callable[[WorkRow], bool] = lambda row: True,
     scope: Scope = EVERYTHING,
-) -> int:
-    """Reclaim works whose lease has lapsed: pending again, or dead as "worker lost"; return how many.
+) -> list[Settlement]:
+    """Reclaim works whose lease has lapsed: pending again, or dead as "worker lost"; return what was settled.
 
     Works outside of ``scope`` are left to workers that serve them. So are works of types that are not
     registered here, for as long as ``UNKNOWN_TYPE_GRACE``. Works in ``sparing`` run in this process and are
@@ -53,8 +53,9 @@ def reclaim(
     any_type_before = now - timedelta(seconds=get_settings().unknown_type_grace)
     lapsed = lapsed_ids(now, BATCH, sparing, registry.names(), any_type_before, scope)
     pages = isolated(lambda ids: briefly(partial(reclaim_page, ids, is_lost)), lapsed, "reclaimed")
-    reclaimed = [row for page in pages for row in page]
-    for row in reclaimed:
+    reclaimed = [settlement for page in pages for settlement in page]
+    for settlement in reclaimed:
+        row, decision = settlement.row, settlement.ending
         about = fields_of(AttemptFacts(row.id, row.type, row.attempt, row.group))
         logger.warning(
             "Reclaimed work %s (%s): its worker %s was lost. %s",
@@ -64,16 +65,19 @@ def reclaim(
             logged("worker-lost"),
             extra=about,
         )
-    return len(reclaimed)
+        if isinstance(decision, AttemptDecision) and not decision.will_retry:
+            log_failure(settlement, decision)
+    return reclaimed
 
 
-def reclaim_page(ids: Sequence[str], is_lost: Callable[[WorkRow], bool]) -> list[WorkRow]:
+def reclaim_page(ids: Sequence[str], is_lost: Callable[[WorkRow], bool]) -> list[Settlement]:
     """Settle for their lost workers those of these works that are lapsed now, and not being settled."""
     now = clock.now()
     lapsed = [(row, retry_input_of(row, now)) for row in lock_lapsed(ids, now) if is_lost(row)]
     begun = begun_among([row.id for row, retry_input in lapsed if retry_input.is_last])
-    settle_here([Settlement(row, decide_lost(about, has_begun=row.id in begun)) for row, about in lapsed])
-    return [row for row, _ in lapsed]
+    lost = [Settlement(row, decide_lost(about, has_begun=row.id in begun)) for row, about in lapsed]
+    settle_here(lost)
+    return lost
 
 
 def expire_blocked() -> int:

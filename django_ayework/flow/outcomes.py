@@ -9,6 +9,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.utils.timezone import localtime
+
 from django_ayework.conf import get_settings
 from django_ayework.define.context import NOTHING
 from django_ayework.define.plans import Plan
@@ -26,11 +28,12 @@ from django_ayework.flow.propagation import headers_for
 from django_ayework.flow.settle import Settlement, Success
 from django_ayework.flow.unit_of_work import ContributionFailed
 from django_ayework.heartbeat import project_code
+from django_ayework.logs import AttemptFacts, fields_of
 from django_ayework.propagation import Queueing, propagators
 from django_ayework.rules.conditions import Contribution
 from django_ayework.rules.formatting import class_path, cut_traceback, error_text, if_renamed, parked_since
 from django_ayework.rules.identity import Unit, units_of
-from django_ayework.rules.retry import RetryInput, decide_failure, has_expired
+from django_ayework.rules.retry import AttemptDecision, RetryInput, decide_failure, has_expired
 from django_ayework.store.database import clock
 from django_ayework.store.rows import WorkRow
 
@@ -236,3 +239,23 @@ def is_to_be_parked(row: WorkRow) -> bool:
     now = clock.now()
     grace = timedelta(seconds=get_settings().unknown_type_grace)
     return not has_expired(row.deadline, now) and now - parked_since(row.error, now) < grace
+
+
+def log_failure(settlement: Settlement, decision: AttemptDecision) -> None:
+    """Log an attempt with its traceback: a warning if the work is tried again, an error if it is dead."""
+    row = settlement.row
+    attempt = row.attempt if decision.counts else row.attempt - 1
+    of = f"attempt {attempt} of {decode_options(row.options).retry.attempts}"
+    error = "\n".join(filter(None, (decision.error, settlement.traceback.rstrip())))
+    about = fields_of(AttemptFacts(row.id, row.type, row.attempt, row.group))
+    if decision.run_at is None:
+        logger.error(
+            "Work %s (%s) is dead (%s, %s): %s\n%s",
+            row.id, row.type, decision.reason, of, error, logged("work-dead"), extra=about,
+        )  # fmt: skip
+    else:
+        again = localtime(decision.run_at).strftime("%Y-%m-%d %H:%M:%S")
+        logger.warning(
+            "Work %s (%s) failed (%s), and is tried again at %s: %s",
+            row.id, row.type, of, again, error, extra=about,
+        )  # fmt: skip

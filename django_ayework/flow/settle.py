@@ -61,6 +61,11 @@ class Settlement(NamedTuple):
     seconds: float | None = None  # how long the handler ran; None if it did not
 
     @property
+    def will_retry(self) -> bool:
+        """Whether another attempt follows."""
+        return isinstance(self.ending, AttemptDecision) and self.ending.will_retry
+
+    @property
     def key(self) -> tuple[str, int]:
         """The work and its delivery."""
         return self.row.id, self.row.delivery

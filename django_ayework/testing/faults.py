@@ -24,6 +24,7 @@ from django_ayework.compat import take_commit_callbacks
 from django_ayework.define.context import AbortReason
 from django_ayework.define.types import AnyWorkType, registry
 from django_ayework.flow.maintenance import reclaim
+from django_ayework.flow.settle import Settlement
 from django_ayework.rules.formatting import counted
 from django_ayework.store import leases
 from django_ayework.store.database import alias, clock
@@ -148,8 +149,8 @@ def die_before_commit(due: list[Delivery], services: DrainServices) -> list[Ende
         run_here(load_of(due), services)
         if any(delivery.settled for delivery in due):
             transaction.set_rollback(True, using=alias())
-    lose(due)
-    return [(delivery, None) for delivery in due]
+    ends = {settlement.row.id: settlement for settlement in lose(due)}
+    return [(delivery, ends.get(delivery.row.id)) for delivery in due]
 
 
 def lose_callbacks(due: list[Delivery], services: DrainServices) -> list[Ended]:
@@ -173,7 +174,7 @@ def run_without_lease(due: list[Delivery], services: DrainServices) -> list[Ende
     return [(delivery, None) for delivery in due]
 
 
-def lose(due: list[Delivery]) -> None:
-    """Let the leases of works lapse, and reclaim the works."""
+def lose(due: list[Delivery]) -> list[Settlement]:
+    """Let the leases of works lapse, and reclaim the works; return the settlements of those that are dead."""
     leases.renew({each.row.id: each.row.delivery for each in due}, WORKER, clock.now())
-    reclaim()
+    return [settlement for settlement in reclaim() if not settlement.will_retry]

@@ -323,7 +323,7 @@ class MaintenanceThread(LoopThread):
         if time.monotonic() < max(self._reclaim_from, known_from):
             return
         self._lapsed.begin_check()
-        reclaim(self.in_flight.ids(), self._lapsed.are_confirmed_by, self.scope)
+        self._tally.count(reclaim(self.in_flight.ids(), self._lapsed.are_confirmed_by, self.scope))
         if self._lapsed.wait:
             self._demands["lapsed"].due_at = time.monotonic() + self._lapsed.interval
 

@@ -15,15 +15,13 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from django.db import DatabaseError, Error, connections
-from django.utils.timezone import localtime
 
 from django_ayework.define.context import AbortReason
 from django_ayework.documentation import logged
 from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.events import announce_refused
 from django_ayework.flow.hooks import report
-from django_ayework.flow.outcomes import as_failure
-from django_ayework.flow.payloads import decode_options
+from django_ayework.flow.outcomes import as_failure, log_failure
 from django_ayework.flow.settle import (
     Locked,
     Report,
@@ -34,7 +32,6 @@ from django_ayework.flow.settle import (
     units_of_outputs,
 )
 from django_ayework.flow.unit_of_work import ContributionFailed
-from django_ayework.logs import AttemptFacts, fields_of
 from django_ayework.rules.retry import AttemptDecision
 from django_ayework.rules.states import Outcome, Status
 from django_ayework.store import throughput
@@ -417,26 +414,6 @@ def log_refused(deliveries: Sequence[Delivery]) -> None:
                 delivery.row.id,
                 logged("outcome-too-late"),
             )
-
-
-def log_failure(settlement: Settlement, decision: AttemptDecision) -> None:
-    """Log one with its traceback: a warning if the work is tried again, an error if it is dead."""
-    row = settlement.row
-    attempt = row.attempt if decision.counts else row.attempt - 1
-    of = f"attempt {attempt} of {decode_options(row.options).retry.attempts}"
-    error = "\n".join(filter(None, (decision.error, settlement.traceback.rstrip())))
-    about = fields_of(AttemptFacts(row.id, row.type, row.attempt, row.group))
-    if decision.run_at is None:
-        logger.error(
-            "Work %s (%s) is dead (%s, %s): %s\n%s",
-            row.id, row.type, decision.reason, of, error, logged("work-dead"), extra=about,
-        )  # fmt: skip
-    else:
-        again = localtime(decision.run_at).strftime("%Y-%m-%d %H:%M:%S")
-        logger.warning(
-            "Work %s (%s) failed (%s), and is tried again at %s: %s",
-            row.id, row.type, of, again, error, extra=about,
-        )  # fmt: skip
 
 
 def answers() -> bool:

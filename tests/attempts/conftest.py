@@ -45,7 +45,7 @@ def take_away(id: str) -> None:
 
     with transaction.atomic():  # or its worker might claim it once more
         Work.objects.update(leased_until=now() - timedelta(seconds=1))
-        assert reclaim() == 1
+        assert len(reclaim()) == 1
         Work.objects.update(status="scheduled", run_at=now() + timedelta(hours=1))
 
 

@@ -249,7 +249,7 @@ def test_a_retry_without_a_pause_names_the_failure_or_the_loss():
     Work.objects.all().delete()
     lapsed = {"worker": "w", "leased_until": now() - timedelta(seconds=1)}
     lost = WorkFactory(status="running", attempt=1, delivery=1, **lapsed)
-    assert reclaim() == 1
+    assert len(reclaim()) == 1
     text = "because the worker that made attempt 1 of 3 was lost."
     assert why(lost, "next", "retrying").endswith(text)
     assert facts(lost, "retrying")["lost"] is True

@@ -87,8 +87,9 @@ def test_other_types_meet_nothing_and_only_the_first_attempt_does():
 def test_a_work_with_one_attempt_is_dead_when_its_worker_dies():
     handle = enqueue(careless(reference="a"), retry=Retry(attempts=1))
     with faults.deliver_twice():
-        drain(raises=False)
+        report = drain()
     assert (handle.state().status, handle.state().reason) == ("dead", "exhausted")
+    assert (report.ran, report.dead) == (1, 1)
 
 
 @pytest.mark.usefixtures("database")

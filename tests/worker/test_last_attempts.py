@@ -8,7 +8,7 @@ from django.db import connection
 
 from django_ayework import Worker, enqueue, enqueue_many, pause, resume
 from django_ayework.flow.maintenance import reclaim
-from django_ayework.models import Attempt, Work
+from django_ayework.models import Attempt, Throughput, Work
 from django_ayework.signals import work_failed
 from django_ayework.store import transitions as stored_transitions
 from django_ayework.store.database import clock, in_transaction
@@ -59,7 +59,7 @@ def test_a_last_attempt_that_a_lost_worker_never_began_is_not_recorded_as_a_fail
     try:
         handle = enqueue(once_here())
         claim_all(lease=-1)
-        assert reclaim() == 1
+        assert len(reclaim()) == 1
     finally:
         work_failed.disconnect(dispatch_uid="unbegun")
     state = handle.state()
@@ -68,6 +68,18 @@ def test_a_last_attempt_that_a_lost_worker_never_began_is_not_recorded_as_a_fail
     assert not Attempt.objects.exists()
     Worker(burst=True).run()
     assert (handle.state().status, handle.state().attempt) == ("success", 1)
+
+
+def test_a_last_attempt_that_is_lost_with_its_worker_is_logged_and_counted_as_a_death(caplog):
+    handle = enqueue(once_here())
+    claim_all(lease=-1)
+    Work.objects.update(begun_delivery=1)
+    with running_worker():
+        eventually(lambda: handle.state().status == "dead")
+    [error] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    name = f"Work {handle.id} ({once_here.name})"
+    assert error.startswith(f"{name} is dead (exhausted, attempt 1 of 1): worker lost")
+    assert list(Throughput.objects.filter(seconds=60).values_list("type", "dead")) == [(once_here.name, 1)]
 
 
 def taken_once(monkeypatch: pytest.MonkeyPatch, chosen: set[str]) -> None:
@@ -79,7 +91,7 @@ def taken_once(monkeypatch: pytest.MonkeyPatch, chosen: set[str]) -> None:
         chosen.difference_update(mine)
         if mine:
             Work.objects.filter(id__in=mine).update(leased_until=clock.now().replace(year=2000))
-            assert reclaim(sparing=set(deliveries) - mine) == len(mine)
+            assert len(reclaim(sparing=set(deliveries) - mine)) == len(mine)
         return begin(deliveries, worker)
 
     monkeypatch.setattr(beginning.transitions, "begin", begin_late)
