@@ -245,7 +245,7 @@ def types_table(seen: Overview, links: Links, control: Controls) -> Table:
 
 
 def type_row(type: TypeFigures, links: Links, control: Control) -> Row:
-    """Return one type."""
+    """Return one type. Gates have no controls: they are not claimed."""
     url = links.works_where(type=type.type)
     name = pages.linked(url, pages.type_name(type.type))
     head = format_html('<span class="ayework-name">{}</span>{}', name, pause_mark(type))
@@ -260,7 +260,8 @@ def type_row(type: TypeFigures, links: Links, control: Control) -> Row:
         Cell(_("running time"), times(type), True),
         Cell(_("last hour"), charts.spark(type.ended, type.failures) or pages.NOTHING),
     ]
-    return Row(control.key, head, cells, control, type.max_running, type.weight)
+    controlled = None if type.type == GATE_TYPE else control
+    return Row(control.key, head, cells, controlled, type.max_running, type.weight)
 
 
 def queues_table(seen: Overview, links: Links, control: Controls) -> Table:

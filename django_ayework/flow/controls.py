@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias, get_args
 
 from django_ayework.define.options import WorkSettings, check_limit, check_priority, check_queue, check_weight
-from django_ayework.define.types import registry
+from django_ayework.define.types import AnyWorkType, WorkType, registry
 from django_ayework.documentation import logged, type_error
 from django_ayework.errors import AyeworkError, InvalidOption, WorkerNotFound
 from django_ayework.flow.enqueue import enqueue_one
@@ -48,7 +48,7 @@ CHECKS: dict[str, Callable[[Any, str], int]] = {
 
 
 @sync_only
-def pause(*, type: str | None = None, queue: str | None = None) -> None:
+def pause(*, type: AnyWorkType | str | None = None, queue: str | None = None) -> None:
     """Stop claiming works of a type or of a queue, in all workers; running works go on.
 
     Works can still be queued. Every worker applies the pause within a poll. A warning is logged for a queue
@@ -64,18 +64,18 @@ def pause(*, type: str | None = None, queue: str | None = None) -> None:
 
 
 @sync_only
-def resume(*, type: str | None = None, queue: str | None = None) -> None:
+def resume(*, type: AnyWorkType | str | None = None, queue: str | None = None) -> None:
     """Claim works of a paused type or queue again; see pause()."""
     set_paused(type, queue, False)
 
 
-def set_paused(type: str | None, queue: str | None, paused: bool) -> None:
+def set_paused(type: AnyWorkType | str | None, queue: str | None, paused: bool) -> None:
     if (type is None) == (queue is None):
         raise type_error(
             "act-arguments", f"expected either type= or queue=, got: type={type!r}, queue={queue!r}."
         )
     if type is not None:
-        write("type", registry.get(type).name, paused=paused)
+        write("type", known_name(type), paused=paused)
     else:
         name = check_queue(queue, "queue")
         for hint in hints_on_queues([name]):
@@ -85,7 +85,7 @@ def set_paused(type: str | None, queue: str | None, paused: bool) -> None:
 
 @sync_only
 def limit(
-    type: str,
+    type: AnyWorkType | str,
     *,
     max_running: int | None = None,
     weight: int | None = None,
@@ -106,7 +106,12 @@ def limit(
     given = {name: CHECKS[name](value, name) for name, value in values.items() if value is not None}
     if not given:
         raise type_error("act-arguments", "expected at least one of max_running=, weight= and priority=.")
-    write("type", registry.get(type).name, **given)
+    write("type", known_name(type), **given)
+
+
+def known_name(type: AnyWorkType | str) -> str:
+    """Return the name of a type, which may be given by its name. Raises UnknownWorkType."""
+    return registry.get(type.name if isinstance(type, WorkType) else type).name
 
 
 def write(scope: Scope, name: str, **changes: Any) -> None:
