@@ -47,31 +47,44 @@ class Drawn:
 def spans_of(work: Work, attempts: Sequence[Attempt], now: datetime) -> list[Span]:
     """Return the spans of a work from its queueing to its end, or to now; attempts come in their order."""
     spans: list[Span] = []
-    at = work.queued_at
+    before: Attempt | None = None
     for attempt in attempts:
         start = attempt.started_at or attempt.ended_at
-        spans += waited(at, start, is_first=not spans)
+        spans += waited(before, attempt.number, before.ended_at if before else work.queued_at, start)
         spans.append(Span(kind_of(attempt.outcome), attempt_label(attempt), start, attempt.ended_at))
-        at = attempt.ended_at
-    return [*spans, *last_spans(work, at, now, is_first=not spans)]
+        before = attempt
+    return [*spans, *last_spans(work, before, now)]
 
 
-def waited(at: datetime, until: datetime, is_first: bool) -> list[Span]:
-    """Return the wait before an attempt: for its moment, and for a worker."""
+def waited(before: Attempt | None, number: int, at: datetime, until: datetime) -> list[Span]:
+    """Return the wait for the attempt of this number: for its moment, and for a worker.
+
+    Attempts are counted anew once a work was retried by hand. A deferral gives its number back.
+    """
     if until <= at:
         return []
-    return [Span("waited", _("waited") if is_first else _("waited for a retry"), at, until)]
+    if before is None:
+        label = _("waited")
+    elif number <= before.number and before.outcome != Outcome.DEFERRED:
+        label = _("waited for a retry by hand")
+    else:
+        label = _("waited for a retry")
+    return [Span("waited", label, at, until)]
 
 
-def last_spans(work: Work, at: datetime, now: datetime, is_first: bool) -> list[Span]:
+def last_spans(work: Work, before: Attempt | None, now: datetime) -> list[Span]:
     """Return what follows the attempts that did not succeed: a success, an attempt that runs, or a wait."""
+    at = before.ended_at if before else work.queued_at
     status, start = work.status, work.started_at
     if start is not None and (status == Status.RUNNING or (status == Status.SUCCESS and start >= at)):
         start = max(start, at)
         end = max(work.ended_at or now, start)
-        return [*waited(at, start, is_first), Span(status, str(STATUS_LABELS[status]), start, end)]
-    ended_by_attempt = status == Status.DEAD and not is_first
-    return [] if ended_by_attempt else waited(at, work.ended_at or now, is_first)
+        return [
+            *waited(before, work.attempt, at, start),
+            Span(status, str(STATUS_LABELS[status]), start, end),
+        ]
+    ended_by_attempt = status == Status.DEAD and before is not None
+    return [] if ended_by_attempt else waited(before, work.attempt + 1, at, work.ended_at or now)
 
 
 def kind_of(outcome: str) -> str:

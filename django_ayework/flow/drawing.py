@@ -30,7 +30,7 @@ CELL, CELLS = 22, 8
 #: Space inside a node.
 INSET = 12
 #: The width of a character in the first line, whose texts begin behind the shape, and in the second.
-FIRST_CHARACTER, SECOND_CHARACTER, BEHIND_SHAPE = 7.8, 6.2, 36
+FIRST_CHARACTER, SECOND_CHARACTER, BEHIND_SHAPE = 8.3, 6.2, 36
 #: Members of an unfolded node on one page.
 A_PAGE = 200
 #: Statuses that the second line of a folded node names.

@@ -124,7 +124,7 @@ def test_attempts_that_succeeded_are_listed_where_the_type_keeps_them(page):
 def test_the_timeline_shows_each_wait_and_attempt_to_scale():
     start = clock.now() - timedelta(hours=1)
     at = {seconds: start + timedelta(seconds=seconds) for seconds in range(0, 101, 10)}
-    work = WorkFactory(status="success", queued_at=start, started_at=at[80], ended_at=at[100])
+    work = WorkFactory(status="success", attempt=3, queued_at=start, started_at=at[80], ended_at=at[100])
     for number, (begin, end, outcome) in enumerate([(10, 30, "failed"), (40, 50, "lost")], 1):
         moments = {"started_at": at[begin], "ended_at": at[end]}
         AttemptFactory(work_id=work.id, number=number, outcome=outcome, **moments)
@@ -140,6 +140,18 @@ def test_the_timeline_shows_each_wait_and_attempt_to_scale():
     widths = [float(rectangle.width) for rectangle in drawn(spans)]
     assert widths[1] == pytest.approx(2 * widths[0], rel=0.01)
     assert sum(widths) <= 720
+
+
+def test_the_timeline_tells_a_retry_by_hand_from_others():
+    handle = enqueue(fail(), retry=Retry(attempts=1))
+    drain(raises=False)
+    time_travel(60)
+    retry(handle.id)
+    labels = [span.label for span in spans_of(Work.objects.get(), list(Attempt.objects.all()), clock.now())]
+    assert labels[-2:] == ["attempt 1 died", "waited for a retry by hand"]
+    drain(raises=False)
+    labels = [span.label for span in spans_of(Work.objects.get(), list(Attempt.objects.all()), clock.now())]
+    assert labels[-3:] == ["attempt 1 died", "waited for a retry by hand", "attempt 1 died"]
 
 
 @pytest.mark.parametrize(
