@@ -24,6 +24,7 @@ from django_ayework.rules.explain import (
     absence,
     bound,
     called,
+    doer_limits,
     history,
     in_doer,
     limits,
@@ -167,6 +168,8 @@ def why_not_taken(row: WorkRow, controls: Controls, now: datetime) -> list[Reaso
     types = [lane.type for lane in lanes_of([row.queue])]
     running = running_counts([row.type]) if controls.of(row.type).max_running else {}
     held = limits(row.type, row.queue, running.get(row.type, 0), types, controls)
+    if doer_of(registry.find(row.type)) is not None:
+        held.append(doer_limits(row.type))
     ranked = any(controls.of(type).is_ranked for type in types)
     ahead = works_ahead(row, [row.type] if ranked or row.sort_key else types, MOST_AHEAD)
     poll = get_settings().poll_interval

@@ -44,6 +44,7 @@ class Code(StrEnum):
     TYPE_PAUSED = "type_paused"
     QUEUE_PAUSED = "queue_paused"
     AT_LIMIT = "at_limit"  # as many works of its type run as may
+    DOER_LIMITS = "doer_limits"  # its type has a doer, for which workers take as many works as it asks for
     OUTRANKED = "outranked"  # types of higher priority go first
     # its own time
     NOT_DUE = "not_due"  # its moment has not come
@@ -383,6 +384,12 @@ def running(row: Row, seen: Row | None, attempts: int, now: datetime, gone_after
         )
         reasons.append(Reason(Code.LEASE_LAPSED, text, {"leased_until": until, "last_attempt": last}))
     return reasons
+
+
+def doer_limits(type: str) -> Reason:
+    """Return that workers claim as many works of a type as its doer asks for."""
+    text = phrase("Its type has a doer: workers take its works only as the limits of the doer allow.")
+    return Reason(Code.DOER_LIMITS, text, {"type": type})
 
 
 def in_doer(type: str) -> Reason:

@@ -97,6 +97,8 @@ def test_its_type_has_a_doer(owner, settings):
     work(name="explain.slow", doer=doer if owner == "type" else None)(lambda: None)
     settings.AYEWORK = {} if owner == "type" else {"DOER": doer}
     running = held(WorkerProcessFactory().id, type="explain.slow")
+    text = "Its type has a doer: workers take its works only as the limits of the doer allow."
+    assert text in why(WorkFactory(type="explain.slow"), "doer_limits")
     assert "where it may wait for its turn" in why(running, "running", "in_doer")
 
 
