@@ -60,6 +60,9 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> It
             yield Error(f"AYEWORK cannot be used: {wrong}", id="ayework.E002")
     except ImproperlyConfigured as wrong:
         yield Error(f"AYEWORK cannot be used: {wrong}", id="ayework.E002")
+    if not django_settings.USE_TZ:
+        message = "django_ayework works with aware datetimes only."
+        yield Error(message, hint="Set USE_TZ = True.", id="ayework.E004")
     if (settings := usable_settings()) is None:
         return
     alias = settings.database
@@ -67,9 +70,6 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> It
         hint = did_you_mean(str(alias), connections.settings).strip()
         message = f"AYEWORK['DATABASE'] is {alias!r}, but DATABASES has no such alias."
         yield Error(message, hint=hint or None, id="ayework.E003")
-    if not django_settings.USE_TZ:
-        message = "django_ayework works with aware datetimes only."
-        yield Error(message, hint="Set USE_TZ = True.", id="ayework.E004")
 
 
 @registered("ayework")

@@ -88,6 +88,7 @@ def test_all_is_said_at_once(found, settings):
     settings.USE_TZ = False
     assert hint_of(found({})["E004"]) == "Set USE_TZ = True."
     assert set(found({"DATABASE": "x", "QQQ": 1})) == {"E001", "E003", "E004"}
+    assert set(found({"LEASE": "x"})) == {"E002", "E004"}
 
 
 def test_e010_redis_without_its_package(found, monkeypatch):
