@@ -159,9 +159,9 @@ def run_again(unit_of_work: UnitOfWork, row: WorkRow, input: Any) -> Handle[Any,
         ended_at=None,
         completed_by=None,
     )
-    blockers = dict(watched_by(row.id)) if options.blocked else {}
-    succeeded = [id for id, outcome in blockers.items() if outcome == Status.SUCCESS]
-    unit_of_work.insert([NewWork(new, blockers=tuple(blockers))], succeeded=succeeded)
+    watched = watched_by(row.id) if options.blocked else []
+    succeeded = [id for id, outcome in watched if outcome == Status.SUCCESS]
+    unit_of_work.insert([NewWork(new, blockers=tuple(id for id, _ in watched))], succeeded=succeeded)
     flush(unit_of_work)
     remember_uncommitted([new.id])
     return Handle(new.id, new.id)
