@@ -69,9 +69,12 @@ def test_on_commit_the_work_exists_from_the_commit_on():
 
 
 @pytest.fixture
-def other_database(monkeypatch):
-    """The alias of another database, in memory."""
-    stored = connections.settings["default"] | {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}
+def other_database(monkeypatch, tmp_path):
+    """The alias of another database."""
+    stored = connections.settings["default"] | {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": tmp_path / "other",
+    }
     monkeypatch.setitem(connections.settings, "other", stored | {"OPTIONS": {}})
     connections["other"].connect()
     connections["other"].ensure_connection = lambda: None  # the test case refuses to open one
