@@ -176,13 +176,14 @@ def test_a_batch_does_not_begin_a_work_that_was_taken_between_two_statements(sta
     """On SQLite the rows are read and written in one transaction, which keeps others from writing."""
     handles = enqueue_many([once_together(number) for number in range(2)])
     taken_once(monkeypatch, {handles[0].id})
-    lock_held, was_open = stored_transitions.lock_held, list[bool]()
+    name = "write" if connection.vendor == "sqlite" else "lock_held"
+    act, was_open = getattr(stored_transitions, name), list[bool]()
 
     def note_transaction(*given, **options):
         was_open.append(in_transaction())
-        return lock_held(*given, **options)
+        return act(*given, **options)
 
-    monkeypatch.setattr(stored_transitions, "lock_held", note_transaction)
+    monkeypatch.setattr(stored_transitions, name, note_transaction)
     with running_worker(concurrency=1):
         all_end(handles)
     assert all(was_open) and (was_open or connection.vendor == "postgresql")
