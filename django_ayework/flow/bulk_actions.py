@@ -90,9 +90,8 @@ def start_bulk_action(
     is how many works are acted on in a minute (None: no bound). Works that die, or are queued, after
     ``until``, an aware datetime, are left alone: now, unless it is given. ``by`` is the name of a user.
 
-    Raises ValueError for an unknown action, parameter or key, for a value that one cannot have, for a type
-    that is unknown and of which there is no work, for an empty filter, for more than 500 ids, and for a pace
-    below 1.
+    Raises ValueError for an unknown action, parameter or key, and for a value that one of them cannot have.
+    It does so, too, for an unknown type without works, an empty filter, over 500 ids, and a pace below 1.
 
     Example::
 
@@ -143,7 +142,7 @@ def start(
         created_at=now,
         created_by=by[:150],
     )
-    counted = selected(row).count()
+    counted = selected(row, ACTS[action].statuses).count()
     if not counted and counted is not None and "type" in filter and registry.find(filter["type"]) is None:
         require_work_of(filter["type"])
     row.expected = UNKNOWN if counted is None else counted
@@ -204,33 +203,38 @@ def filter_of(row: BulkAction) -> dict[str, Any]:
 
 
 class Place(NamedTuple):
-    """Where the next page begins: behind a work of this pass. None is the beginning of the pass."""
+    """Where the next page begins: behind a work of the pass of this number. None is its beginning."""
 
-    after: Cursor | None
-    waiters_first: bool
+    after: Cursor | None = None
+    number: int = 0
 
     @property
     def text(self) -> str:
         """The form in which it is stored."""
         moment, id = (self.after.moment.isoformat(), self.after.id) if self.after else (None, None)
-        return json.dumps([moment, id, self.waiters_first])
+        return json.dumps([moment, id, self.number])
 
 
 def place_of(row: BulkAction) -> Place:
-    """Return where the next page begins. Waiters have a pass of their own, unless one status is chosen."""
+    """Return where the next page begins."""
     if not row.cursor:
-        return Place(None, ACTS[row.action].waiters_first and "status" not in filter_of(row))
-    moment, id, waiters_first = json.loads(row.cursor)
-    return Place(Cursor(datetime.fromisoformat(moment), id) if id else None, waiters_first)
+        return Place()
+    moment, id, number = json.loads(row.cursor)
+    return Place(Cursor(datetime.fromisoformat(moment), id) if id else None, number)
 
 
-def selected(row: BulkAction, place: Place | None = None) -> Selection:
-    """Return the works of a bulk action: all, or those of the pass that has come to this place."""
-    filter, statuses = filter_of(row), ACTS[row.action].statuses
-    if place is not None and ACTS[row.action].waiters_first and "status" not in filter:
-        waiters = {Status.BLOCKED}
-        statuses = statuses & waiters if place.waiters_first else statuses - waiters
-    return selection_of(filter, statuses, row.until)
+def passes_of(row: BulkAction) -> list[frozenset[Status]]:
+    """Return the statuses of each pass. Waiters may have the first, unless the filter names one status."""
+    act = ACTS[row.action]
+    if not act.waiters_first or "status" in filter_of(row):
+        return [act.statuses]
+    waiters = frozenset({Status.BLOCKED})
+    return [waiters, act.statuses - waiters]
+
+
+def selected(row: BulkAction, statuses: frozenset[Status]) -> Selection:
+    """Return the works of a bulk action that have one of these statuses."""
+    return selection_of(filter_of(row), statuses, row.until)
 
 
 def count_of(action: str, filter: Mapping[str, Any], until: datetime) -> int | None:
@@ -302,7 +306,7 @@ def carry_out_page(most: int, are_held: bool, tried: Tried, now: datetime) -> bo
     tried.id = row.id
     pace = PAGE if row.per_minute is None else math.ceil(row.per_minute / 60)
     place = place_of(row)
-    selection = selected(row, place)
+    selection = selected(row, passes_of(row)[place.number])
     page = selection.page(place.after, min(most, pace))
     done = ActReport()
     if are_held:
@@ -329,10 +333,11 @@ def advance(row: BulkAction, place: Place, page: Page, done: ActReport, now: dat
     row.refused += len(done.refused)
     kept = [*json.loads(row.report), *([id, error_line(text)] for id, text in done.refused.items())]
     row.report = json.dumps(kept[:KEPT])
-    if page.next is None and not place.waiters_first:
+    following = place._replace(after=page.next) if page.next else Place(number=place.number + 1)
+    if following.number == len(passes_of(row)):
         row.status, row.next_at, row.ended_at = "done", None, clock.now()
     else:
-        row.cursor = Place(page.next, place.waiters_first and page.next is not None).text
+        row.cursor = following.text
         row.next_at = next_moment(row, len(page.ids), now)
     row.save(using=alias(), update_fields=WRITTEN)
 

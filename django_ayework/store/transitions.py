@@ -235,7 +235,7 @@ def begin(deliveries: Mapping[str, int], worker: str | None) -> set[str]:
         texts = array_text(ids)
         found = fetch(BEGIN, (texts, texts, array_text(numbers), worker), often=True)
         return {id for [id] in found}
-    if not connection().features.has_select_for_update:  # SQLite has one lock; two statements take half more
+    if not connection().features.has_select_for_update:  # SQLite has one lock, and two statements are slower
         update = Update(ids, {"begun_delivery": numbers}, required={"delivery": numbers})
         return in_own_transaction(partial(moved_by, update, Held(frozenset({Status.RUNNING}), worker)))
     return in_own_transaction(partial(begin_under_locks, deliveries, worker))

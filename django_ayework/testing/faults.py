@@ -22,7 +22,8 @@ from django.db import OperationalError, connections, transaction
 
 from django_ayework.compat import take_commit_callbacks
 from django_ayework.define.context import AbortReason
-from django_ayework.define.types import AnyWorkType, registry
+from django_ayework.define.types import AnyWorkType
+from django_ayework.flow.controls import known_name
 from django_ayework.flow.maintenance import reclaim
 from django_ayework.flow.settle import Settlement
 from django_ayework.rules.formatting import counted
@@ -117,9 +118,7 @@ def lose_database(*types: AnyWorkType | str, after: int = 0) -> Iterator[list[st
 @contextmanager
 def fault(name: str, types: tuple[AnyWorkType | str, ...], attempt: Attempting) -> Iterator[list[str]]:
     """Make the first attempt of each work of these types by ``attempt``, within the block."""
-    names = {type if isinstance(type, str) else type.name for type in types}
-    for each in names:
-        registry.get(each)  # raises for an unknown one
+    names = {known_name(type) for type in types}
     met: list[str] = []
 
     def strikes(due: list[Delivery]) -> Attempting | None:

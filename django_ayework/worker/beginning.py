@@ -20,8 +20,7 @@ from django.db import OperationalError, connections
 from django_ayework.define.context import AbortReason
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.store import transitions
-from django_ayework.store.leases import holders_of
-from django_ayework.worker.in_flight import Batch, Delivery, deliveries_by_id, loss_of
+from django_ayework.worker.in_flight import Batch, Delivery, deliveries_by_id, losses_of
 from django_ayework.worker.threads import EngineThread
 
 #: Seconds to wait for a row that another transaction holds, and between two tries.
@@ -144,8 +143,7 @@ def note_deliveries(deliveries: Iterable[Delivery]) -> set[str]:
         return set()
     [worker] = {delivery.row.worker for delivery in waiting.values()}
     begun = transitions.begin(deliveries_by_id(waiting.values()), worker)
-    others = {id: delivery for id, delivery in waiting.items() if id not in begun}
-    holders = holders_of(others) if others else {}
-    for id, delivery in others.items():
-        delivery.lost = loss_of(delivery, holders.get(id))
-    return {id for id, delivery in others.items() if delivery.lost is None}
+    others = losses_of([delivery for id, delivery in waiting.items() if id not in begun])
+    for delivery, loss in others:
+        delivery.lost = loss
+    return {delivery.row.id for delivery, loss in others if loss is None}

@@ -196,11 +196,15 @@ def loss_of(delivery: Delivery, holder: Holder | None) -> AbortReason | None:
     return None
 
 
+def losses_of(doubtful: Sequence[Delivery]) -> list[tuple[Delivery, AbortReason | None]]:
+    """Return these works, each with why it is not ours any more; with None where it still is."""
+    holders = holders_of(delivery.row.id for delivery in doubtful) if doubtful else {}
+    return [(delivery, loss_of(delivery, holders.get(delivery.row.id))) for delivery in doubtful]
+
+
 def abort_lost(doubtful: Sequence[Delivery]) -> None:
     """Abort the attempts of those works that are not ours any more; one whose row is only locked stays."""
-    holders = holders_of(delivery.row.id for delivery in doubtful) if doubtful else {}
-    for delivery in doubtful:
-        reason = loss_of(delivery, holders.get(delivery.row.id))
+    for delivery, reason in losses_of(doubtful):
         if reason is not None and not delivery.ended:
             delivery.abort(reason)
 

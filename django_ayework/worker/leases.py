@@ -16,13 +16,12 @@ from django_ayework.flow.notify import publish_released
 from django_ayework.rules.durations import later
 from django_ayework.store import leases, transitions
 from django_ayework.store.database import clock, is_contention
-from django_ayework.store.leases import holders_of
 from django_ayework.worker.in_flight import (
     Delivery,
     InFlight,
     abort_lost,
     deliveries_by_id,
-    loss_of,
+    losses_of,
     warn_if_late,
 )
 from django_ayework.worker.threads import LoopThread, Recovery
@@ -96,5 +95,4 @@ def release(deliveries: Sequence[Delivery], worker_id: str) -> list[Delivery]:
     released = transitions.release(deliveries_by_id(deliveries), worker_id, skip_locked=True)
     publish_released(delivery.row for delivery in deliveries if delivery.row.id in released)
     others = [delivery for delivery in deliveries if delivery.row.id not in released]
-    holders = holders_of(delivery.row.id for delivery in others) if others else {}
-    return [delivery for delivery in others if loss_of(delivery, holders.get(delivery.row.id)) is None]
+    return [delivery for delivery, loss in losses_of(others) if loss is None]
