@@ -247,8 +247,7 @@ def types_table(seen: Overview, links: Links, control: Controls) -> Table:
 def type_row(type: TypeFigures, links: Links, control: Control) -> Row:
     """Return one type. Gates have no controls: they are not claimed."""
     url = links.works_where(type=type.type)
-    name = pages.linked(url, pages.type_name(type.type))
-    head = format_html('<span class="ayework-name">{}</span>{}', name, pause_mark(type))
+    head = format_html("{}{}", pages.linked_name(url, pages.type_name(type.type)), pause_mark(type))
     cells = [
         Cell(
             _("waiting"), waiting(type, links.works_where(type=type.type, status="pending"), type.share), True
@@ -273,9 +272,7 @@ def queues_table(seen: Overview, links: Links, control: Controls) -> Table:
 def queue_row(queue: QueueFigures, links: Links, control: Control) -> Row:
     """Return one queue."""
     url = links.works_where(queue=queue.queue)
-    head = format_html(
-        '<span class="ayework-name">{}</span>{}', pages.linked(url, queue.queue), pause_mark(queue)
-    )
+    head = format_html("{}{}", pages.linked_name(url, queue.queue), pause_mark(queue))
     lapsed = ngettext("%s lapsed", "%s lapsed", queue.lapsed) % queue.lapsed if queue.lapsed else ""
     cells = [
         Cell(_("waiting"), waiting(queue, links.works_where(queue=queue.queue, status="pending")), True),
@@ -396,7 +393,7 @@ def worker_row(worker: WorkerFigures, links: Links, now: datetime) -> Row:
     """Return one worker."""
     address = f"{worker.host}:{worker.pid}"
     url = links.address(WorkerProcess, "change", worker.id)
-    head = format_html('<span class="ayework-name">{}</span>', pages.linked(url, worker.name or address))
+    head = pages.linked_name(url, worker.name or address)
     cells = [
         Cell(_("state"), worker_state(worker)),
         Cell(_("running"), f"{worker.running} / {worker.concurrency}", True),
@@ -432,7 +429,7 @@ def schedule_row(schedule: ScheduleFigures, links: Links, now: datetime) -> Row:
         Cell(_("runs"), schedule.runs),
         Cell(_("state"), with_small(state, pages.first_line(schedule.error, 140))),
     ]
-    head = format_html('<span class="ayework-name">{}</span>', pages.linked(url, schedule.name))
+    head = pages.linked_name(url, schedule.name)
     return Row(f"schedule-{schedule.name}", head, cells)
 
 

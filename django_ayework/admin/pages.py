@@ -6,6 +6,7 @@ A value is a text, or HTML made by ``format_html``; templates escape the former.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,7 +22,8 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils.formats import date_format
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import mark_safe
 from django.utils.text import Truncator
 from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
@@ -37,6 +39,8 @@ from django_ayework.rules.retry import RetryPolicy
 from django_ayework.store.database import rows
 
 NOTHING = "–"
+#: Where a long name may break.
+AFTER_SEPARATOR = re.compile(r"(?<=[._:/-])(?=.)")
 #: Characters of one stored value that a page shows.
 SHOWN = 10_000
 
@@ -234,6 +238,12 @@ def found_address(site: AdminSite, page: str, *keys: str) -> str | None:
 def linked(address: str | None, text: str) -> str:
     """Return a link as HTML, or the text alone without an address."""
     return text if address is None else format_html('<a href="{}">{}</a>', address, text)
+
+
+def linked_name(address: str | None, name: str) -> str:
+    """Return a link to what has this name; a long name breaks after its dots and underscores."""
+    parts = format_html_join(mark_safe("<wbr>"), "{}", ((part,) for part in AFTER_SEPARATOR.split(name)))
+    return format_html('<span class="ayework-name">{}</span>', linked(address, parts))
 
 
 # Stored values

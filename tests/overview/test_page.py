@@ -169,6 +169,11 @@ def test_hostile_names_stay_text(page):
 
 
 @each_database
+def test_a_long_name_may_break_after_its_dots_and_underscores(page):
+    WorkFactory(type="shop.send_receipts", queue="late-mail")
+    assert_shows(page(OVERVIEW), ">shop.<wbr>send_<wbr>receipts<", ">late-<wbr>mail<")
+
+
 def test_counts_stop_at_their_bounds(monkeypatch, page):
     monkeypatch.setattr(reading, "COUNTED_FIRST", 2)
     monkeypatch.setattr(reading, "COUNTED_IN_ALL", 8)
