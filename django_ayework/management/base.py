@@ -21,7 +21,7 @@ from django.db import Error
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.define.types import registry
 from django_ayework.documentation import documented, refused_as, text_with_notes
-from django_ayework.errors import AyeworkError, WorkNotFound, did_you_mean
+from django_ayework.errors import AyeworkError, did_you_mean
 from django_ayework.flow.startup_checks import text_of_trouble
 from django_ayework.rules.codec.text import has_surrogates
 from django_ayework.rules.formatting import counted
@@ -93,14 +93,14 @@ class DatabaseCommand(AyeworkCommand):
     """A command whose error is a sentence if the database is away, refuses, or lacks migrations or a work."""
 
     def run(self, *args: Any, **options: Any) -> Any:
-        """Run the command, with errors of the database, the settings and ids as sentences."""
+        """Run the command, with errors of the database, the settings, ids and options as sentences."""
         try:
             return super().run(*args, **options)
         except Error as error:
             if (text := text_of_trouble(error)) is None:
                 raise
             raise refused("database-not-usable", text) from error
-        except (ImproperlyConfigured, WorkNotFound) as refusal:
+        except (ImproperlyConfigured, AyeworkError) as refusal:
             raise refused_as(CommandError, refusal) from refusal
 
 
@@ -132,10 +132,7 @@ class WorksCommand(JSONCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Act one by one on ids, so that a refusal does not undo the others; then print."""
         self.require_choice(options)
-        try:
-            done, refusals = self.act(options)
-        except AyeworkError as refusal:
-            raise refused_as(CommandError, refusal) from refusal
+        done, refusals = self.act(options)
         hints = [] if done or refusals else hints_on_type(options["type"])
         text = "\n".join(
             [f"{self.acted.capitalize()} {counted(len(done), 'work')}.", *refusals.values(), *hints]
