@@ -33,17 +33,10 @@ from django_ayework.documentation import documented
 from django_ayework.doers import Doer
 from django_ayework.errors import by_other_name, did_you_mean
 from django_ayework.rules.codec import Codec, RichJSON
-from django_ayework.rules.durations import seconds
+from django_ayework.rules.durations import positive_seconds, seconds
 from django_ayework.rules.retry import Retry, retry_of
 
 # Readers
-
-
-def positive_seconds(value: Any, name: str) -> float:
-    """Return a duration in seconds, 0 excluded."""
-    if not (number := seconds(value, name)):
-        raise ValueError(f"expected {name} to be greater than 0, got: {value!r}.")
-    return number
 
 
 def optional_seconds(value: Any, name: str) -> float | None:

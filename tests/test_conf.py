@@ -161,16 +161,16 @@ LIST = "a list of callables or dotted paths"
 
 
 @pytest.mark.parametrize(("key", "value", "matter"), [
-    ("POLL_INTERVAL", 0, "greater than 0, got: 0"), ("POLL_INTERVAL", math.nan, f"{SECONDS}nan"),
+    ("POLL_INTERVAL", 0, "more than 0 seconds, got: 0"), ("POLL_INTERVAL", math.nan, f"{SECONDS}nan"),
     ("POLL_INTERVAL", "1", r"seconds (a number) or a timedelta, got: '1' (str)"),
-    ("LEASE", timedelta(0), "greater than 0"), ("LEASE", -1, f"{SECONDS}-1"),
+    ("LEASE", timedelta(0), "more than 0 seconds"), ("LEASE", -1, f"{SECONDS}-1"),
     ("LEASE", None, "got: None"), ("LEASE", True, "got: True (bool)"),
     ("CONCURRENCY", 0, f"{WHOLE.format(1)}, got: 0"), ("CONCURRENCY", 2.5, f"{WHOLE.format(1)}, got: 2.5"),
     ("CONCURRENCY", True, WHOLE.format(1)), ("CONCURRENCY", "8", WHOLE.format(1)),
     ("SKIP_QUEUE_CONCURRENCY", -1, f"{WHOLE.format(0)}, got: -1"),
     ("SKIP_QUEUE_CONCURRENCY", True, f"{WHOLE.format(0)}, got: True"), ("MAX_PAYLOAD", -1, WHOLE.format(1)),
     ("SHUTDOWN_GRACE", -1, f"{SECONDS}-1"), ("SHUTDOWN_GRACE", "long", "got: 'long' (str)"),
-    ("UNKNOWN_TYPE_GRACE", math.inf, f"{SECONDS}inf"), ("BACKLOG_AFTER", 0, "greater than 0, got: 0"),
+    ("UNKNOWN_TYPE_GRACE", math.inf, f"{SECONDS}inf"), ("BACKLOG_AFTER", 0, "more than 0 seconds, got: 0"),
     ("BACKLOG_EVERY", -1, f"{SECONDS}-1"), ("BACKLOG_EVERY", "often", "got: 'often' (str)"),
     ("STORE", "databse", "of a Store, got: 'databse'. Did you mean 'database'?"),
     ("STORE", "redis", "'database', 'cache', 'local' or the dotted path of a Store, got: 'redis'"),

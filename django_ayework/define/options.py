@@ -17,7 +17,7 @@ from django_ayework.doers import Doer
 from django_ayework.errors import InvalidOption, by_other_name, did_you_mean
 from django_ayework.rules.codec import Codec
 from django_ayework.rules.controls import DEFAULT_WEIGHT
-from django_ayework.rules.durations import Seconds, require_aware, seconds
+from django_ayework.rules.durations import Seconds, positive_seconds, require_aware, seconds
 from django_ayework.rules.identity import Dedup, require_unit, require_work_id
 from django_ayework.rules.retry import Retry
 
@@ -241,11 +241,11 @@ class QueueOptions(TypedDict, total=False):
     priority: Annotated[int, check_priority]
     fairness: Annotated[str | None, check_name]
     retry: Annotated[Retry | None, check_retry]
-    timeout: Annotated[Seconds | None, seconds]
+    timeout: Annotated[Seconds | None, positive_seconds]
     expires: Annotated[Seconds | None, check_span]
     deadline: Annotated[datetime | None, require_aware]
     queue: Annotated[str, check_queue]
-    lease: Annotated[Seconds, seconds]
+    lease: Annotated[Seconds, positive_seconds]
     about: Annotated[Any, check_about]
     blockers: Annotated[Iterable[Any], check_blockers]
 
@@ -363,9 +363,9 @@ class WorkSettings:
     priority: Annotated[int | None, check_priority] = None
     fairness: Annotated[str | None, check_name] = None
     retry: Annotated[Retry | None, check_retry] = None
-    timeout: Annotated[float | None, seconds] = None
+    timeout: Annotated[float | None, positive_seconds] = None
     expires: Annotated[float | None, seconds] = None
-    lease: Annotated[float | None, seconds] = None
+    lease: Annotated[float | None, positive_seconds] = None
     atomic: Annotated[bool, check_flag] = False
     then: Annotated[str | None, label(MAX_TYPE_LENGTH, 'the name of a type, such as "shop.send",')] = None
     order: Annotated[Literal["time", "unit"] | None, one_of("time", "unit")] = None

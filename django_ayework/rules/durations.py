@@ -41,6 +41,15 @@ def seconds(value: Seconds, name: str) -> float:
     return number
 
 
+def positive_seconds(value: Seconds, name: str) -> float:
+    """Return a duration of more than 0 as a number of seconds."""
+    if not (number := seconds(value, name)):
+        raise value_error(
+            "duration-not-usable", f"expected {name} to be more than 0 seconds, got: {value!r}."
+        )
+    return number
+
+
 def require_aware(moment: datetime, name: str) -> datetime:
     """Return the moment, within ``EARLIEST`` and ``LATEST``, if it is an aware datetime; else raise.
 

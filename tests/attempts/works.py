@@ -158,7 +158,7 @@ def stubborn() -> str:
     return "gave in"
 
 
-@work(name="attempts.random", interrupt=True, retry=ONCE, timeout=0)
+@work(name="attempts.random", interrupt=True, retry=ONCE, timeout=1e-6)
 def for_a_while(turns: int) -> int:
     """End by itself, or be interrupted wherever it is by then."""
     for _ in range(turns):

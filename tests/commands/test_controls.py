@@ -29,7 +29,7 @@ def test_types_and_queues_are_paused_and_resumed_by_name(call):
 
 
 def test_nothing_is_paused_if_one_name_is_refused():
-    with pytest.raises(CommandError, match="no work is named 'shop.ad'"):
+    with pytest.raises(CommandError, match=r"no work is named 'shop\.ad'"):
         call_command("ayework_pause", "--type", add.name, "shop.ad")
     assert not WorkControl.objects.filter(paused=True).exists()
 
@@ -41,7 +41,10 @@ def test_nothing_is_paused_if_one_name_is_refused():
         (["ayework_resume"], "expected --type or --queue to say which types or queues are resumed"),
         (["ayework_pause", "--queue", ""], "queue"),
         (["ayework_limit", "ad", "--weight", "3"], "no work is named 'ad'"),
-        (["ayework_limit", add.name], "expected --max-running or --weight or --priority to say which limit of"),
+        (
+            ["ayework_limit", add.name],
+            "expected --max-running or --weight or --priority to say which limit of",
+        ),
         (["ayework_limit", add.name, "--max-running", "-1"], "max_running"),
         (["ayework_limit", add.name, "--weight", "0"], "weight"),
         (["ayework_limit", add.name, "--max-runing", "2"], "Did you mean '--max-running'"),

@@ -434,5 +434,5 @@ def test_options_are_decided_when_the_work_is_queued(configure):
 
 def test_extreme_numbers_survive():
     least, most = -(2**31 - 1), 10**12
-    state = enqueue(add(a=1, b=2), priority=least, delay=most, timeout=0, retry=Retry(max=most)).state()
-    assert (state.priority, state.start_at.year, state.timeout, state.retry.max) == (least, 9999, 0, most)
+    state = enqueue(add(a=1, b=2), priority=least, delay=most, timeout=most, retry=Retry(max=most)).state()
+    assert (state.priority, state.start_at.year, state.timeout, state.retry.max) == (least, 9999, most, most)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -137,6 +137,8 @@ KEY = "to have a primary key of at most 64 characters without NUL"
 #: An option, a value that cannot be used, and what is expected of it.
 VALUES = [
     ("delay", -1, "to be 0 seconds or more, got: -1."),
+    ("timeout", 0, "to be more than 0 seconds, got: 0."),
+    ("lease", timedelta(0), "to be more than 0 seconds, got: datetime.timedelta(0)."),
     ("expires", float("nan"), "to be 0 seconds or more, got: nan."),
     ("timeout", True, "to be seconds (a number) or a timedelta, got: True (bool)."),
     ("priority", 1.5, f"{WHOLE} 1.5."),

@@ -29,7 +29,9 @@ class Command(JSONCommand):
         """Pause, then print."""
         types, queues = options["type"], options["queue"]
         if not (types or queues):
-            raise refused("choice", f"expected --type or --queue to say which types or queues are {self.acted}.")
+            raise refused(
+                "choice", f"expected --type or --queue to say which types or queues are {self.acted}."
+            )
         with atomic():
             for type in types:
                 self.act(type=type)
