@@ -224,7 +224,7 @@ def place_of(row: BulkAction) -> Place:
 
 
 def passes_of(row: BulkAction) -> list[frozenset[Status]]:
-    """Return the statuses of each pass. Waiters may have the first, unless the filter names one status."""
+    """Return the statuses of each pass. Waiters have the first, for acts after which a gate may open."""
     act = ACTS[row.action]
     if not act.waiters_first or "status" in filter_of(row):
         return [act.statuses]
@@ -307,7 +307,8 @@ def carry_out_page(most: int, are_held: bool, tried: Tried, now: datetime) -> bo
     pace = PAGE if row.per_minute is None else math.ceil(row.per_minute / 60)
     place = place_of(row)
     selection = selected(row, passes_of(row)[place.number])
-    page = selection.page(place.after, min(most, pace))
+    # A gate that waits for other waiters was queued after them, and is acted on before their end opens it.
+    page = selection.page(place.after, min(most, pace), latest_first=ACTS[row.action].waiters_first)
     done = ActReport()
     if are_held:
         done.refused.update(dict.fromkeys(page.ids, HELD))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from django.db.models import BooleanField, F, Func, Q, QuerySet, Value
 from django.utils.dateparse import parse_date
@@ -48,6 +48,9 @@ WORK = Work._meta.db_table
 LOOKUPS = {"<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
 
 
+Comparison: TypeAlias = Literal["<", "<=", ">", ">="]
+
+
 class Cursor(NamedTuple):
     """The end of a page in the order of a moment and the id; the next page begins behind it."""
 
@@ -55,7 +58,7 @@ class Cursor(NamedTuple):
     id: str
 
 
-def compared(column: str, operator: Literal["<", "<=", ">", ">="], cursor: Cursor) -> Any:
+def compared(column: str, operator: Comparison, cursor: Cursor) -> Any:
     """Return the condition that a row compares so with a place; an index is searched for it."""
     if not dialect().compares_rows:
         beyond = Q(**{f"{column}__{LOOKUPS[operator[0]]}": cursor.moment})
@@ -109,17 +112,20 @@ class Selection:
         """All of the works, without an order."""
         return self.covered.filter(self.rest)
 
-    def page(self, after: Cursor | None, most: int) -> Page:
+    def page(self, after: Cursor | None, most: int, latest_first: bool = False) -> Page:
         """Return the next works, at most so many; there may be none, and pages behind it.
 
         At most ``WINDOW`` works of the index are looked at. Reads in a transaction of its own.
         """
+        order: tuple[Comparison, Comparison] = ("<", ">=") if latest_first else (">", "<=")
+        beyond, until = order
         with by_index():
             works = self.covered.order_by(self.moment, "id")
+            works = works.reverse() if latest_first else works
             if after is not None:
-                works = works.filter(compared(self.moment, ">", after))
+                works = works.filter(compared(self.moment, beyond, after))
             end = cursor_at(works.values_list(self.moment, "id"), WINDOW) if self.rest else None
-            within = works if end is None else works.filter(compared(self.moment, "<=", end))
+            within = works if end is None else works.filter(compared(self.moment, until, end))
             found = [Cursor(*row) for row in within.filter(self.rest).values_list(self.moment, "id")[:most]]
         return Page([cursor.id for cursor in found], found[-1] if len(found) == most else end)
 

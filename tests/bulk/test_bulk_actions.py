@@ -29,7 +29,7 @@ from django_ayework.store import selection
 from django_ayework.testing import drain, now, run_bulk_actions, running_worker, time_travel
 from tests.app.works import add, fail, notify
 from tests.bulk.kit import ONCE, dead_works, now_of, retry_all
-from tests.marks import on_sqlite
+from tests.marks import each_database, on_sqlite
 from tests.processes import PATIENCE, eventually
 from tests.races.holding import at_once, in_thread, somebody_waits, transaction_elsewhere
 
@@ -168,6 +168,21 @@ def test_gates_are_acted_on_before_works_whose_end_would_decide_them(monkeypatch
     assert (row.done, row.refused, row.expected) == (6, 0, 6)
     assert not Work.objects.exclude(status="cancelled").exists()
     assert gate.state() is None if act == "delete" else gate.state().status == "cancelled"
+
+
+@each_database
+@pytest.mark.parametrize("act", ["cancel", "delete"])
+@pytest.mark.parametrize("filter", [{"queue": "mail"}, {"queue": "mail", "status": "blocked"}])
+def test_gates_are_acted_on_before_gates_whose_end_would_decide_them(monkeypatch, act, filter):
+    monkeypatch.setattr(bulk_actions, "PAGE", 2)
+    later = enqueue_many([add(a=1, b=number) for number in range(3)], delay=60)
+    inner = [enqueue(dependency([each], [notify(order_id=1)]), queue="mail") for each in later]
+    for gate in inner:
+        enqueue(dependency([gate], [notify(order_id=2)], condition="all-done"), queue="mail")
+    drain(limit=0)  # runs what waits for the commit
+    row = carried_out(start_bulk_action(act, filter))
+    assert (row.done, row.refused) == (6, 0)
+    assert not Work.objects.filter(type=notify.name).exists()
 
 
 def test_other_acts_have_parameters():
