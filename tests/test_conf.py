@@ -84,6 +84,7 @@ def test_what_a_partial_retry_or_retention_leaves_out_has_its_default(resolved):
     retry = resolved(RETRY={"attempts": 7, "base": timedelta(minutes=1)}).retry
     assert retry == Retry(attempts=7, base=60)
     assert RetryPolicy.resolve(Retry(base=5), retry) == RetryPolicy(attempts=7, base=5)
+    assert RetryPolicy.resolve(retry) == RetryPolicy(attempts=7, base=60, max=60)
     assert resolved(RETRY=Retry(jitter=0)).retry == Retry(jitter=0)
     retention = resolved(RETENTION={"dead": timedelta(days=90), "success": None}).retention
     assert retention == {"success": None, "cancelled": 86_400, "dead": 90 * 86_400}

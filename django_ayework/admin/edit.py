@@ -168,7 +168,7 @@ def refusal(work: Work) -> str:
     """Return why the input of a work cannot be edited; nothing if it can."""
     if work.type == GATE_TYPE:
         text = _("expected a work with a handler, but %(id)s is a gate: its releases are fixed.")
-    elif registry.find(work.type) is None:
+    elif registry.find_anywhere(work.type) is None:
         text = _(
             "expected a work of a type that is known here, but no work is named %(type)r, so nothing tells "
             "which inputs it takes."
@@ -203,7 +203,7 @@ class EditingAdmin(ButtonsAdmin):
         """Show the form; of a form that is sent, the errors or the difference; once confirmed, retry."""
         work: Work = self.row_for(request, object_id, partial(self.may_edit, request))
         refused = refusal(work)
-        work_type = registry.find(work.type)
+        work_type = registry.find_anywhere(work.type)
         if work_type is None or work.type == GATE_TYPE or (refused and request.method != "POST"):
             messages.error(request, refused)
             return HttpResponseRedirect(self.address_after(request, work))

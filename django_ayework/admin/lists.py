@@ -25,8 +25,8 @@ from django.utils.translation import gettext_lazy as _
 
 from django_ayework.admin import pages
 from django_ayework.define.requests import GATE_TYPE
-from django_ayework.define.types import registry
 from django_ayework.flow.payloads import DEFAULT_QUEUE, decode_options
+from django_ayework.flow.startup_checks import known_queues
 from django_ayework.fragments import fragment
 from django_ayework.models import Group, Work
 from django_ayework.models.work import REASON_LABELS, STATUS_LABELS
@@ -180,8 +180,8 @@ def has_id(term: str) -> Q:
 
 
 def declared_queues() -> list[str]:
-    """Return the queues that the registered types name, and the default one."""
-    return sorted({work_type.settings.queue or DEFAULT_QUEUE for work_type in registry} | {DEFAULT_QUEUE})
+    """Return the queues that types name, and the default one."""
+    return sorted({*known_queues(), DEFAULT_QUEUE})
 
 
 # Paging

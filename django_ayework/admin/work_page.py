@@ -251,7 +251,7 @@ def worker_link(id: str | None, links: Links, text: str | None = None) -> str:
 
 def last_attempts(work: Work) -> list[Attempt]:
     """Return the attempts that did not succeed, the last first, and at most one more than a page shows."""
-    return list(rows(Attempt).filter(work_id=work.id).order_by("-number", "-id")[: SHOWN_ATTEMPTS + 1])
+    return list(rows(Attempt).filter(work_id=work.id).order_by("-ended_at", "-id")[: SHOWN_ATTEMPTS + 1])
 
 
 def attempts(found: Sequence[Attempt], links: Links) -> list[Section]:

@@ -374,6 +374,8 @@ class Registry(Declared[AnyWorkType]):
         self._targets: tuple[int, set[str | None]] = 0, set()
         #: Functions that import modules which define types; each is called once.
         self.sources: list[Callable[[], object]] = []
+        #: Queues that sources name.
+        self.queues: set[str] = set()
         #: The modules of sources that could not be imported, each with its error as text.
         self.failed: dict[str, str] = {}
 
@@ -392,13 +394,16 @@ class Registry(Declared[AnyWorkType]):
         found = self.find(name)
         return found if isinstance(found, BatchType) else None
 
-    def get(self, name: str) -> AnyWorkType:
-        """Return the type of this name, also of a source; raise UnknownWorkType suggesting the nearest."""
-        found = self.find(name)
-        if found is None:
+    def find_anywhere(self, name: str) -> AnyWorkType | None:
+        """Return the type of this name, also of a source, or None."""
+        if (found := self.find(name)) is None:
             self.load()
             found = self.find(name)
-        if found is None:
+        return found
+
+    def get(self, name: str) -> AnyWorkType:
+        """Return the type of this name, also of a source; raise UnknownWorkType suggesting the nearest."""
+        if (found := self.find_anywhere(name)) is None:
             raise UnknownWorkType(
                 f"no work is named {name!r}.{did_you_mean(str(name), self._declared)} "
                 "A work is known once its app is in INSTALLED_APPS and its works.py defines it, or imports "

@@ -19,7 +19,7 @@ from django_ayework.errors import NotDecodable
 from django_ayework.flow.explain import condition_of, live_workers
 from django_ayework.flow.payloads import decode_releases, encoded_input, read_input
 from django_ayework.flow.schedules import is_orphan
-from django_ayework.flow.startup_checks import queues_of_types
+from django_ayework.flow.startup_checks import known_queues
 from django_ayework.models import Schedule
 from django_ayework.rules.causes import normalised
 from django_ayework.rules.formatting import error_text
@@ -132,7 +132,7 @@ class KnownQueues:
         #: A live worker serves all queues.
         self.are_all = any(not queues for queues in workers)
         of_workers = {name for queues in workers for name in queues.split(",")}
-        self.names = frozenset(given or {*queues_of_types().values(), *of_workers})
+        self.names = frozenset(given or {*known_queues(), *of_workers})
 
     def __contains__(self, queue: str) -> bool:
         return self.are_all or queue in self.names

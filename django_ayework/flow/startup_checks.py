@@ -193,13 +193,19 @@ def text_of_small_pool(pool: int, concurrency: int) -> str:
 
 
 def queues_of_types() -> dict[str, str]:
-    """Return the default queue of each type of work."""
+    """Return the default queue of each type of work, also of sources that were not loaded yet."""
+    registry.load()
     return {type.name: type.settings.queue or DEFAULT_QUEUE for type in registry}
+
+
+def known_queues() -> set[str]:
+    """Return the queues that types or their sources name."""
+    return {*queues_of_types().values(), *registry.queues}
 
 
 def hints_on_queues(queues: Sequence[str]) -> list[str]:
     """Return a hint on each queue that no type of work uses, if another queue has nearly that name."""
-    known = sorted(set(queues_of_types().values()))
+    known = sorted(known_queues())
     hints = {queue: did_you_mean(queue, known) for queue in queues if queue not in known}
     return [f"No type of work uses the queue {queue!r}.{hint}" for queue, hint in hints.items() if hint]
 
@@ -207,7 +213,7 @@ def hints_on_queues(queues: Sequence[str]) -> list[str]:
 def findings_on_queues(queues: Sequence[str], types: Sequence[str]) -> Iterator[Finding]:
     """Check that works come to these queues: by default of a type, or because some are queued there."""
     uses = queues_of_types()
-    known = sorted({*uses.values(), *(lane.queue for lane in lanes_with_work())})
+    known = sorted({*known_queues(), *(lane.queue for lane in lanes_with_work())})
     for queue in queues:
         if queue in known:
             yield Finding(Severity.OK, f"the queue {queue!r} is known")

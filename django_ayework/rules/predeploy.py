@@ -29,7 +29,7 @@ class Cause(StrEnum):
     UNKNOWN_VALUE = "unknown_value"  # a value was stored by a CustomType that the codec does not have
     UNKNOWN_TARGET = "unknown_target"  # no type of work has the name that the type gives as then=
     UNREADABLE_GATE = "unreadable_gate"  # the condition of a gate, or the works that it releases
-    UNKNOWN_QUEUE = "unknown_queue"  # no type uses the queue, and no worker serves it
+    UNKNOWN_QUEUE = "unknown_queue"  # --queues does not name it; or no type uses it, and no worker serves it
     UNDECLARED_SCHEDULE = "undeclared_schedule"  # no code declares it, so it will be disabled
 
 
@@ -152,7 +152,7 @@ TEXTS = {
     Cause.UNKNOWN_VALUE: "{name}: {number} with a value tagged {detail!r}, which the codec does not know.",
     Cause.UNKNOWN_TARGET: "{name}: {number} whose output is for the type {detail!r}, which is not defined.",
     Cause.UNREADABLE_GATE: "{number} that cannot be read: {detail}",
-    Cause.UNKNOWN_QUEUE: "{name}: {number} in this queue, which no type of work uses and no worker serves.",
+    Cause.UNKNOWN_QUEUE: "{name}: {number} in this queue, which is not among those that workers will serve.",
     Cause.UNDECLARED_SCHEDULE: "{name}: no code declares this schedule, so it will be disabled.",
 }
 REMEDIES = {
@@ -185,5 +185,5 @@ def remedy_of(misfit: Misfit, types: Collection[str], queues: Collection[str]) -
         return if_renamed(misfit.name, types)
     if misfit.cause is Cause.UNKNOWN_QUEUE:
         hint = did_you_mean(misfit.name, queues)
-        return f"Name the queues of your workers with --queues, or move the works to another queue.{hint}"
+        return f"Name the queues of all workers with --queues, or move the works to another queue.{hint}"
     return REMEDIES[misfit.cause].format(name=misfit.name, detail=misfit.detail)

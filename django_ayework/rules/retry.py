@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, Self
 
@@ -47,7 +47,11 @@ class Retry:
     times the one before, at most ``max``. ``base`` and ``max`` are seconds or timedelta. A pause is shortened
     at random by up to the share ``jitter`` (0 to 1).
 
-    Raises TypeError for an unknown field, and ValueError for a value out of its range.
+    A ``base`` above the ``max`` that comes from elsewhere raises that to itself; a ``max`` below the ``base``
+    that comes from elsewhere lowers it.
+
+    Raises TypeError for an unknown field, and ValueError for a value out of its range, or ``base`` above
+    ``max``.
 
     >>> Retry(attempts=5).over(Retry(attempts=2, base=7)) == Retry(attempts=5, base=7)
     True
@@ -78,6 +82,11 @@ class Retry:
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, seconds(value, f"Retry's {name}"))
+        if self.base is not None and self.max is not None and self.base > self.max:
+            raise value_error(
+                "retry-not-usable",
+                f"Retry expects base to be at most max, got: base={self.base!r}, max={self.max!r}.",
+            )
         if self.factor is not None and not (is_number(self.factor) and 0 <= self.factor < math.inf):
             raise value_error(
                 "retry-not-usable", f"Retry expects factor to be 0 or more, got: {self.factor!r}."
@@ -94,7 +103,10 @@ class Retry:
 
     def over(self, lower: Retry) -> Retry:
         """Return this policy with its open fields filled from ``lower``."""
-        return Retry(**{**lower.given(), **self.given()})  # type: ignore[arg-type]  # each in its field
+        merged = {**lower.given(), **self.given()}
+        if "base" in merged and "max" in merged and merged["base"] > merged["max"]:
+            merged["max" if self.max is None else "base"] = merged["base" if self.max is None else "max"]
+        return Retry(**merged)  # type: ignore[arg-type]  # each in its field
 
 
 def retry_of(value: Any, name: str) -> Retry:
@@ -142,14 +154,13 @@ class RetryPolicy:
     def resolve(cls, *levels: Retry | None) -> RetryPolicy:
         """Merge levels field by field, the first given winning, over the built-in defaults.
 
-        >>> RetryPolicy.resolve(Retry(base=5), None, Retry(base=1, attempts=9))
-        RetryPolicy(attempts=9, base=5.0, factor=2.0, max=30.0, jitter=0.5)
+        >>> RetryPolicy.resolve(Retry(base=50), None, Retry(base=1, attempts=9))
+        RetryPolicy(attempts=9, base=50.0, factor=2.0, max=50.0, jitter=0.5)
         """
-        merged: dict[str, float] = {}
-        for level in levels:
-            if level is not None:
-                merged = {**level.given(), **merged}
-        return cls(**merged)  # type: ignore[arg-type]  # each in its field
+        merged = Retry()
+        for level in (*levels, Retry(**asdict(cls()))):
+            merged = merged if level is None else merged.over(level)
+        return cls(**merged.given())  # type: ignore[arg-type]  # each in its field
 
 
 def backoff(attempt: int, policy: RetryPolicy, random: float) -> timedelta:

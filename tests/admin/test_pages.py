@@ -70,8 +70,10 @@ def test_input_and_result_are_laid_out_or_shown_as_they_are(page):
 def test_a_long_value_and_many_attempts_are_cut(page):
     handle = enqueue(echo(value="x" * (SHOWN + 5000)))
     value = readable(Work.objects.get().input, RichJSON())
-    for number in range(60):
-        AttemptFactory(work_id=handle.id, number=number, error=f"try {number}.")
+    begun = clock.now()
+    for number in range(60):  # the number begins anew with each retry by hand
+        at = begun + timedelta(seconds=number)
+        AttemptFactory(work_id=handle.id, number=number % 30, error=f"try {number}.", ended_at=at)
     shown = page(WORK, handle.id)
     assert_shows(shown, "x" * (SHOWN - 100), f"The first {SHOWN} of {len(value)} characters")
     assert_shows(shown, "try 59.", "try 10.", "The last 50 attempts.")

@@ -1,7 +1,7 @@
 """Durations and moments, and what follows from a failed attempt: the wait, the decision, the deadline."""
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 
@@ -72,7 +72,16 @@ chances = st.floats(0, 1, exclude_max=True)
 numbers = st.floats(0, 1e4) | st.integers(0, 10**9) | st.floats(0, allow_infinity=False)
 given_values = {"base": numbers, "factor": numbers, "max": numbers, "jitter": st.floats(0, 1)}
 fields = {"attempts": st.integers(1, 99), **given_values}
-retries = st.builds(Retry, **{name: st.none() | values for name, values in fields.items()})
+
+
+def policy_of(**given):
+    """Return a policy whose base is not above its max."""
+    if given["base"] is not None and given["max"] is not None:
+        given["base"], given["max"] = sorted([given["base"], given["max"]])
+    return Retry(**given)
+
+
+retries = st.builds(policy_of, **{name: st.none() | values for name, values in fields.items()})
 
 
 def decide(error, advice=None, **facts):
@@ -91,9 +100,9 @@ def test_an_exception_that_cannot_be_compared_is_a_failure_like_any_other():
 
 
 @example(2, Retry(base=1, factor=2, max=30, jitter=0.5), 0.0)  # no jitter drawn
-@example(1, Retry(base=60, factor=2, max=30, jitter=0), 0.0)  # the bound holds for the first retry too
+@example(1, Retry(base=30, factor=2, max=30, jitter=0), 0.0)  # the bound holds for the first retry too
 @example(10_000, Retry(base=0, factor=2, max=30, jitter=0), 0.0)
-@given(st.integers(1, 200) | st.integers(1, 10**9), st.builds(Retry, **given_values), chances)
+@given(st.integers(1, 200) | st.integers(1, 10**9), st.builds(policy_of, **given_values), chances)
 def test_the_wait_follows_the_formula_and_none_is_too_large_to_be_computed(attempt, policy, random):
     try:
         grown = policy.base * math.pow(policy.factor, attempt - 1)
@@ -108,9 +117,15 @@ def test_the_wait_follows_the_formula_and_none_is_too_large_to_be_computed(attem
 @given(st.lists(st.none() | retries, max_size=4))
 def test_policies_merge_field_by_field_the_first_given_winning(levels):
     resolved = RetryPolicy.resolve(*levels)
-    for name in fields:
-        values = [getattr(level, name) for level in [*levels, RetryPolicy()] if level]
-        assert getattr(resolved, name) == next(value for value in values if value is not None)
+    expected, place = {}, {}
+    for number, level in enumerate(level for level in [*levels, RetryPolicy()] if level):
+        for name in fields:
+            if name not in expected and getattr(level, name) is not None:
+                expected[name], place[name] = getattr(level, name), number
+    if expected["base"] > expected["max"]:  # the first one given holds
+        name, other = sorted(("base", "max"), key=place.__getitem__)
+        expected[other] = expected[name]
+    assert asdict(resolved) == expected
 
 
 @pytest.mark.parametrize(
@@ -127,6 +142,11 @@ def test_a_field_of_a_policy_that_cannot_be_used_is_refused(field, values, messa
     for value in values:
         with pytest.raises(ValueError, match=message):
             Retry(**{field: value})
+
+
+def test_a_base_above_the_max_is_refused():
+    with pytest.raises(ValueError, match=r"expects base to be at most max, got: base=31\.0, max=30\.0"):
+        Retry(base=31, max=30)
 
 
 def again(run_at, error, outcome=Outcome.FAILED):

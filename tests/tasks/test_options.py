@@ -65,7 +65,7 @@ def test_an_option_reaches_the_settings_of_the_type(option):
     def function(): ...
 
     [(key, value)] = option.items()
-    assert getattr(TaskType(function, "t.options").settings, key) == value
+    assert getattr(TaskType(function, "t.options", "mail").settings, key) == value
 
 
 async def coroutine(): ...

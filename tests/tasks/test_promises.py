@@ -8,6 +8,7 @@ import django
 import pytest
 from asgiref.sync import async_to_sync
 from django.core.checks import run_checks
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -388,6 +389,8 @@ def test_24_the_system_check_finds_a_missing_app(settings):
     settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if app != "django_ayework"]
     [error, *_] = framework.task_backends["default"].check()
     assert error.id == "ayework.E012"
+    with pytest.raises(ImproperlyConfigured, match=r"TASKS\['default'\] needs the app django_ayework\. Add"):
+        kit.add.enqueue(1, 2)
 
 
 def test_25_tasks_follow_when_the_backend_is_swapped_and_swapped_back(settings):

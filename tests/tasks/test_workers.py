@@ -71,7 +71,8 @@ from tests.settings import *
 
 INSTALLED_APPS = [*INSTALLED_APPS, "found_app"]
 BACKEND = "django_ayework.contrib.tasks.AyeworkBackend"
-TASKS = {"default": {"BACKEND": BACKEND, "OPTIONS": {"MODULES": ["outside"]}}}
+OPTIONS = {"MODULES": ["outside"]}
+TASKS = {"default": {"BACKEND": BACKEND, "QUEUES": ["default", "mail"], "OPTIONS": OPTIONS}}
 AYEWORK = {"UNKNOWN_TYPE_GRACE": 0}
 """,
 }
@@ -119,6 +120,33 @@ def test_a_process_that_has_imported_no_task_finds_it_by_its_name_and_among_all(
     """Pausing, limits, forms and lists of the admin ask for types in these two ways."""
     done = subprocess.run([sys.executable, "-c", ASK], env=env, capture_output=True, text=True, timeout=60)
     assert done.stdout.splitlines().count("found_app.deep.runner.double") == 2, done.stderr
+
+
+#: What the pages of metrics, and the form of an input in the admin, ask in a process of its own.
+LABEL = """
+import django
+django.setup()
+from django_ayework.contrib.prometheus.series import type_label
+print(type_label("found_app.deep.runner.double"))
+"""
+
+
+def test_metrics_of_a_process_that_has_imported_no_task_have_its_name(env):
+    done = subprocess.run([sys.executable, "-c", LABEL], env=env, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "found_app.deep.runner.double\n", done.stderr
+
+
+def test_the_queues_of_tasks_are_known_before_a_deployment(env):
+    with worker_process(env, "--check", "--queues", "mial") as process:
+        assert "problem  no type of work uses the queue 'mial'. Did you mean 'mail'?" in ended(process)[1]
+    import_module("outside").double.using(queue_name="mail").enqueue(1)
+    for queues, said in (
+        ([], "Everything fits"),
+        (["--queues", "default"], "not among those that workers will serve"),
+    ):
+        command = [sys.executable, "-m", "django", "ayework_predeploy", *queues]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+        assert said in done.stdout, done.stdout + done.stderr
 
 
 def test_the_check_of_a_worker_names_a_module_whose_tasks_are_not_known(env):

@@ -100,7 +100,7 @@ _places: dict[tuple[str, str], tuple[str, str]] = {}
 
 def type_label(type: str) -> str:
     """Return the label value of a type: its name, if the code knows it."""
-    return type if type == GATE_TYPE or registry.find(type) is not None else UNKNOWN
+    return type if type == GATE_TYPE or registry.find_anywhere(type) is not None else UNKNOWN
 
 
 def place_labels(type: str, queue: str) -> tuple[str, str]:

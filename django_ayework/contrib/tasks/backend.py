@@ -10,8 +10,10 @@ from functools import cached_property, partial
 from importlib.util import find_spec
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings
 from django.core.checks import CheckMessage, Error
+from django.core.exceptions import ImproperlyConfigured
 
 from django_ayework.contrib.tasks.calls import (
     Call,
@@ -26,7 +28,7 @@ from django_ayework.contrib.tasks.framework import AnyResult, AnyTask, BaseTaskB
 from django_ayework.define.context import Context
 from django_ayework.define.decorators import registered
 from django_ayework.define.types import WorkType, registry
-from django_ayework.documentation import refused_as, with_entry
+from django_ayework.documentation import documented, refused_as, with_entry
 from django_ayework.errors import ImproperWork, did_you_mean
 from django_ayework.rules.retry import Retry, retry_of
 
@@ -52,7 +54,18 @@ class AyeworkBackend(BaseTaskBackend):
         return retry_of(self.options.get("RETRY") or {}, "OPTIONS['RETRY']")
 
     def validate_task(self, task: AnyTask) -> None:
-        """Check a task, and make its function a type of work. Raises InvalidTask."""
+        """Check a task, and make its function a type of work.
+
+        Raises InvalidTask; ImproperlyConfigured if the app is not installed, once Django has started.
+        """
+        if apps.ready and not apps.is_installed("django_ayework"):
+            raise documented(
+                ImproperlyConfigured(
+                    f"TASKS[{self.alias!r}] needs the app django_ayework. "
+                    "Add 'django_ayework' to INSTALLED_APPS."
+                ),
+                "tasks-app-missing",
+            )
         is_relative = isinstance(task.run_after, timedelta)
         super().validate_task(task_with(task, run_after=None) if is_relative else task)
         try:
@@ -78,8 +91,6 @@ class AyeworkBackend(BaseTaskBackend):
 
     def check(self, **kwargs: Any) -> list[CheckMessage]:
         """E012: the app is not installed. E013: an option that is unknown or cannot be used."""
-        from django.apps import apps
-
         found: list[CheckMessage] = []
         if not apps.is_installed("django_ayework"):
             message = f"TASKS[{self.alias!r}] needs the app django_ayework."
@@ -140,7 +151,7 @@ def register(task: AnyTask) -> None:
             code="task-name-taken",
         )
     if found is None or tasks[name].func is not function:
-        work_type = TaskType(function, name)
+        work_type = TaskType(function, name, task.queue_name)
         tasks[name] = task  # first: another thread that finds the type looks for the task
         registered(work_type)
 
@@ -148,8 +159,8 @@ def register(task: AnyTask) -> None:
 class TaskType(WorkType[..., Any, Any]):
     """The type of work that calls a task's function."""
 
-    def __init__(self, function: Callable[..., Any], name: str) -> None:
-        settings = replace(options_of(function).settings, on_event=ON_EVENT)
+    def __init__(self, function: Callable[..., Any], name: str, queue: str) -> None:
+        settings = replace(options_of(function).settings, on_event=ON_EVENT, queue=queue)
         super().__init__(handler_of(function), name, settings)
         self.function = function
 

@@ -30,6 +30,7 @@ def discover() -> None:
     backends = [each for each in task_backends.all() if isinstance(each, AyeworkBackend)]
     if not backends:
         return
+    registry.queues.update(*(backend.queues for backend in backends))
     listed = (module for backend in backends for module in backend.options.get("MODULES", ()))
     for module in dict.fromkeys([*listed, *found_modules()]):
         try:
