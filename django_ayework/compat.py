@@ -15,12 +15,13 @@ import sys
 import threading
 from collections.abc import Callable
 from opcode import opmap
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from asgiref.sync import ThreadSensitiveContext
     from django.db.backends.base.base import BaseDatabaseWrapper
+    from django.dispatch import Signal
 
 
 def after_fork_in_child(callback: Callable[[], object]) -> None:
@@ -255,3 +256,10 @@ def is_discarding(discard: Discard) -> bool:
     except ValueError:  # the process ends
         return False
     return discard == (id(frame), frame.f_lasti)
+
+
+def has_other_receivers(signal: Signal, module: ModuleType) -> bool:
+    """Tell whether a signal has receivers that its own module does not define."""
+    # Django 5.2 to 6.1: Signal.receivers, whose entries begin with the ids of a receiver and of its sender.
+    own = {id(each) for each in vars(module).values()}
+    return any(entry[0][0] not in own for entry in signal.receivers)

@@ -12,11 +12,13 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django.db import connection, transaction
+from django.dispatch import Signal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -228,6 +230,17 @@ def test_a_value_is_discarded_by_an_expression_statement_and_nowhere_else(source
     SEEN.clear()
     exec(source, {"Probe": Probe, "kept": []})
     assert seen == SEEN
+
+
+def test_receivers_of_a_signal_that_another_module_defines_are_told_from_its_own():
+    def own(**keywords: object) -> None: ...
+    def other(**keywords: object) -> None: ...
+
+    signal, definer = Signal(), SimpleNamespace(own=own)
+    signal.connect(own)
+    assert not compat.has_other_receivers(signal, definer)
+    signal.connect(other, sender=Signal)
+    assert compat.has_other_receivers(signal, definer)
 
 
 @pytest.mark.django_db

@@ -185,7 +185,8 @@ def fire_occurrence(row: Schedule, first: datetime, now: datetime) -> Did:
 def plan_of(row: Schedule, first: datetime, now: datetime) -> FiringPlan:
     """Decide which occurrence is to be fired now."""
     catch_up: Any = row.catch_up
-    return plan(timing_of(row), first, now, catch_up, PUNCTUAL + timedelta(seconds=row.jitter))
+    slack = PUNCTUAL + timedelta(seconds=row.jitter)
+    return plan(timing_of(row), first, now, catch_up, slack, was_tried=row.failures > 0)
 
 
 def fire(row: Schedule, occurrence: datetime, now: datetime) -> tuple[Did, dict[str, Any]]:
@@ -343,12 +344,13 @@ def request_of(row: Schedule) -> WorkRequest[Any, Any] | Handle[Any, Any] | None
 def next_moment(row: Schedule, now: datetime) -> datetime | None:
     """Ask a schedule's function for the next moment; None is the end.
 
+    Raises Overtaken where the code that is loaded declares other times: a release with the function is asked.
     Raises TypeError for anything else than a date, a datetime or None, and ValueError for a naive datetime
     and for a moment that is not after the last occurrence, which would be fired again.
     """
     declared = schedules.find(row.name)
     if declared is None or declared.next is None:
-        return None
+        raise Overtaken
     with project_code():
         given = declared.next(max(now, row.start_at or now).astimezone(zone_of(row.tz)))
     if given is None:

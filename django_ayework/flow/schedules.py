@@ -16,14 +16,14 @@ from django_ayework.define.schedules import DeclaredSchedule, schedules
 from django_ayework.documentation import logged
 from django_ayework.models import Schedule
 from django_ayework.rules.durations import later
-from django_ayework.rules.schedules import INSTANT, Timing, zone_of
+from django_ayework.rules.schedules import INSTANT, PUNCTUAL, Timing, zone_of
 from django_ayework.store.database import clock, own_transaction
 from django_ayework.store.schedules import (
     all_declared,
     all_schedules,
     change_schedule,
     delete_schedule,
-    disabled_names,
+    disabled_or_due,
     insert_missing,
     insert_schedule,
     lock_schedule,
@@ -36,6 +36,8 @@ State = Literal["active", "failing", "paused", "ended", "not declared"]
 
 #: Seconds until a schedule with queued firings is looked at again: these wait for works, not for a moment.
 TICK = 1.0
+#: A schedule that code declares is not declared any more once it has been due for so long.
+UNFIRED = timedelta(minutes=10)
 #: A schedule begins anew when one of these columns changes; other changes only count from now on.
 WHEN = ("kind", "cron", "every", "tz", "dst", "start_at", "end_at")
 #: The columns of a schedule that does not fail.
@@ -74,13 +76,22 @@ def beginning(row: Schedule, now: datetime) -> dict[str, Any]:
 
 def due_moment(row: Schedule, next_at: datetime | None, queued: int, now: datetime) -> datetime | None:
     """Return when a schedule is due: at its next occurrence, or sooner if firings are queued."""
-    planned = None
-    if next_at is not None:
-        planned = later(next_at, random.uniform(0.0, row.jitter) if row.jitter else 0.0)  # noqa: S311
+    planned = next_at
+    if next_at is not None and row.jitter:
+        planned = later(next_at, random.uniform(0.0, most_jitter(row, next_at)))  # noqa: S311
     if not queued:
         return planned
     again = now + timedelta(seconds=TICK)
     return again if planned is None else min(again, planned)
+
+
+def most_jitter(row: Schedule, next_at: datetime) -> float:
+    """Return by how many seconds a firing may be delayed: not until the occurrence after it is due."""
+    timing = timing_of(row)
+    following = None if timing is None else timing.first_after(next_at)
+    if following is None:
+        return row.jitter
+    return min(row.jitter, max(0.0, (following - next_at - PUNCTUAL).total_seconds()))
 
 
 def upcoming(row: Schedule, number: int) -> list[datetime]:
@@ -148,33 +159,41 @@ def write_differences() -> None:
             logger.info("Added the schedule %s, which runs %s.", declared.name, declared.function)
     for name, row in lock_schedules(differing(stored)).items():
         if is_orphan(row):
-            row.enabled = False
-            change_schedule(row.pk, {"enabled": False, **beginning(row, now)})
-            logger.warning(
-                "Disabled the schedule %s: no code declares it any more. %s",
-                name,
-                logged("schedule-disabled"),
-            )
+            disable(name, row, now)
         else:
             write_changes(row, now)
 
 
-def restore() -> None:
-    """Enable what this process declares and another has disabled; one statement when there is nothing.
+def disable(name: str, row: Schedule, now: datetime) -> None:
+    """Disable a schedule that is locked."""
+    row.enabled = False
+    change_schedule(row.pk, {"enabled": False, **beginning(row, now)})
+    logger.warning(
+        "Disabled the schedule %s: no code declares it any more. %s", name, logged("schedule-disabled")
+    )
 
-    An older release that starts once more during a deployment does not know what the new one declares.
+
+def restore() -> None:
+    """Enable what this process declares and another has disabled; disable what no process fires any more.
+
+    A process of an older release that starts during a deployment disables what the new release has added. One
+    that ends late has enabled what the new release has removed. One statement when there is nothing to do.
     """
-    missed = [name for name in disabled_names() if schedules.find(name) is not None]
-    if missed:
-        enable(missed)
+    unfired = clock.now() - UNFIRED
+    found = disabled_or_due(unfired)
+    names = [name for name, enabled in found if enabled is (schedules.find(name) is None)]
+    if names:
+        settle(names, unfired)
 
 
 @own_transaction
-def enable(names: list[str]) -> None:
-    """Enable those of these schedules that are still disabled."""
+def settle(names: list[str], unfired: datetime) -> None:
+    """Enable or disable those of these schedules that are as they were; pass over one that is firing."""
     now = clock.now()
-    for row in lock_schedules(names).values():
-        if not row.enabled:
+    for name, row in lock_schedules(names, skip_locked=True).items():
+        if is_orphan(row) and row.due_at is not None and row.due_at < unfired:
+            disable(name, row, now)
+        elif not row.enabled:
             write_changes(row, now)
 
 

@@ -82,7 +82,8 @@ class Retry:
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, seconds(value, f"Retry's {name}"))
-        if self.base is not None and self.max is not None and self.base > self.max:
+        given = self.given()
+        if given.get("base", 0.0) > given.get("max", math.inf):
             raise value_error(
                 "retry-not-usable",
                 f"Retry expects base to be at most max, got: base={self.base!r}, max={self.max!r}.",

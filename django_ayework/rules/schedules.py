@@ -361,12 +361,17 @@ class FiringPlan:
 
 
 def plan(
-    timing: Timing | None, first: datetime, now: datetime, catch_up: CatchUp, slack: timedelta
+    timing: Timing | None,
+    first: datetime,
+    now: datetime,
+    catch_up: CatchUp,
+    slack: timedelta,
+    was_tried: bool = False,
 ) -> FiringPlan:
     """Decide about the occurrences from ``first`` until ``now``.
 
     Without a timing ``first`` is the only one. ``slack`` is how much later than planned one may be fired and
-    still be on time.
+    still be on time. If ``first`` was tried and has failed, it is on time until the next one is due.
 
     >>> from datetime import UTC
     >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -379,7 +384,7 @@ def plan(
     if not due:  # it has been changed meanwhile
         return FiringPlan(last=first, missed_from=first, missed=1)
     fire = due[0]
-    if catch_up == "none" and now - fire > slack:
+    if catch_up == "none" and now - fire > slack and not (was_tried and fire == first):
         return FiringPlan(last=fire, missed_from=first, missed=counted(timing, first, fire) + 1)
     missed = counted(timing, first, fire)
     return FiringPlan(last=fire, fire=fire, missed_from=first if missed else None, missed=missed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial, wraps
@@ -89,6 +89,16 @@ def on_commit(act: Callable[[], object]) -> None:
     database = connection()
     if not is_manual(database):
         transaction.on_commit(act, using=database.alias)
+
+
+@contextmanager
+def savepoints() -> Iterator[None]:
+    """Surround a block by a savepoint of each transaction that this thread is inside, on any database."""
+    with ExitStack() as stack:
+        for database in connections.all(initialized_only=True):
+            if database.in_atomic_block:
+                stack.enter_context(transaction.atomic(using=database.alias))
+        yield
 
 
 def open_transactions() -> int:

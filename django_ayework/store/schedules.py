@@ -49,9 +49,9 @@ def lock_schedule(id: int) -> Schedule | None:
     return rows(Schedule).select_for_update().filter(id=id).first()
 
 
-def lock_schedules(names: Iterable[str]) -> dict[str, Schedule]:
-    """Lock schedules, in one order for all."""
-    locked = rows(Schedule).select_for_update().filter(name__in=list(names))
+def lock_schedules(names: Iterable[str], skip_locked: bool = False) -> dict[str, Schedule]:
+    """Lock schedules, in one order for all; those that others have locked are waited for, or passed over."""
+    locked = rows(Schedule).select_for_update(skip_locked=skip_locked).filter(name__in=list(names))
     return {row.name: row for row in locked.order_by("name")}
 
 
@@ -61,9 +61,10 @@ def all_declared(names: Iterable[str]) -> dict[str, Schedule]:
     return {row.name: row for row in found}
 
 
-def disabled_names() -> list[str]:
-    """Return the names of schedules that code had declared, and that are disabled."""
-    return list(rows(Schedule).filter(origin="code", enabled=False).values_list("name", flat=True))
+def disabled_or_due(since: datetime) -> list[tuple[str, bool]]:
+    """Return the schedules of code that are disabled, or due since before a moment: names, and if enabled."""
+    found = rows(Schedule).filter(Q(enabled=False) | Q(due_at__lt=since), origin="code")
+    return list(found.values_list("name", "enabled"))
 
 
 def all_schedules() -> list[Schedule]:

@@ -431,7 +431,7 @@ class Scheduler(LoopThread):
         if version != self._synced:
             sync()
             self._synced = version
-        elif time.monotonic() >= self._restore_at and schedules.names():
+        elif time.monotonic() >= self._restore_at:
             restore()
         else:
             return

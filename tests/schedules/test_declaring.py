@@ -262,6 +262,16 @@ class TestRowsOfSchedules:
         assert not Schedule.objects.get(name="removed").enabled
         assert "Changed the schedule tick: due_at, enabled, error, failures, next_at." in heard.text
 
+    def test_a_schedule_that_an_older_release_enabled_is_disabled_once_nobody_fires_it(self, monkeypatch):
+        scheduler = Scheduler()
+        scheduler.turn()
+        ScheduleFactory(name="removed", function="shop.add", due_at=now() - timedelta(minutes=11))
+        ScheduleFactory(name="recent", function="shop.add", due_at=now() - timedelta(minutes=9))
+        monkeypatch.setattr(scheduler, "_restore_at", 0.0)
+        scheduler.turn()
+        kept = {row.name: (row.enabled, row.due_at is None) for row in Schedule.objects.all()}
+        assert kept == {"recent": (True, False), "removed": (False, True)}
+
     def test_schedules_that_other_processes_leave_due_do_not_hide_ours(self):
         moment = now()
         for number in range(6):

@@ -139,6 +139,14 @@ class TestFiring:
         assert 0 <= min(delays) < max(delays) <= 20
 
     @on_sqlite
+    @pytest.mark.parametrize("cron", [None, "* * * * *"])
+    def test_a_jitter_that_is_longer_than_the_interval_drops_no_firing(self, cron):
+        declare(cron, jitter=300)
+        for _ in range(8):
+            assert after(row().due_at - now()) == 1
+        assert (firings(), firings("missed")) == (8, 0)
+
+    @on_sqlite
     def test_a_clock_that_goes_back_fires_nothing_again(self):
         declare(catch_up="all")
         assert [after(seconds) for seconds in (300, -300, 240, 120)] == [5, 0, 0, 1]
@@ -167,6 +175,15 @@ class TestFiring:
         assert steps.step(row().pk) is steps.Did.NOTHING
         schedules.register(declared)
         assert steps.fire_due().fired == 1
+
+    def test_a_process_that_declares_it_by_other_times_does_not_end_it(self):
+        declare(next=lambda moment: moment + MINUTE)
+        newer = schedules.find("tick")
+        Schedule.objects.update(next_at=None, due_at=now())
+        schedule(name="tick", every=60, run=note)
+        assert (steps.fire_due().fired, row().due_at is None) == (0, False)
+        schedules.register(newer)
+        assert (tick(), after(60)) == (0, 1)
 
 
 EXPECTED = "expected next of the schedule 'tick' to"
@@ -266,6 +283,21 @@ class TestFailures:
         assert after(5) == 1
         assert (row().failures, row().error, Work.objects.count()) == (0, "", 3)
         assert Firing.objects.get(schedule__name="tick").occurrence == row().last_at
+
+    def test_a_failed_firing_is_tried_again_even_if_nothing_is_caught_up(self):
+        broken = [True]
+
+        def run():
+            if broken:
+                raise RuntimeError(broken.pop())
+            return note()
+
+        declare(run=run, catch_up="none")
+        assert [after(seconds) for seconds in (60, 5, 55)] == [0, 1, 1]
+        assert (firings(), firings("missed")) == (2, 0)
+        broken.append(True)
+        assert [after(seconds) for seconds in (60, 65)] == [0, 0]
+        assert (firings(), firings("failed")) == (2, 1), "a later one is due"
 
     @on_sqlite
     def test_a_firing_that_fails_for_long_has_failed_and_the_next_has_its_turn(self):

@@ -326,21 +326,6 @@ def test_22_the_loggers_of_the_framework_tell_of_tasks(caplog):
     assert [r.exc_info[0] for r in records if r.exc_info] == [ValueError]
 
 
-@pytest.mark.parametrize("error", [RuntimeError, SystemExit])
-@pytest.mark.parametrize("name", ["task_enqueued", "task_started", "task_finished"])
-def test_22_a_receiver_that_raises_changes_nothing(name, error):
-    def receiver(**keywords):
-        raise error
-
-    signal = getattr(kit.signals, name)
-    signal.connect(receiver)
-    try:
-        result = finished(kit.add.enqueue(1))
-    finally:
-        signal.disconnect(receiver)
-    assert (result.status, result.attempts) == ("SUCCESSFUL", 1)
-
-
 def test_22_a_task_runs_whose_backend_the_settings_do_not_name_any_more(settings, sent):
     """Its alias may have been renamed in a deployment, while the task waited."""
     result = kit.add.using(backend="plain").enqueue(1)

@@ -14,7 +14,7 @@ from django_ayework.documentation import documented
 
 if TYPE_CHECKING:
     from django.dispatch import Signal
-    from django.tasks import task_backends
+    from django.tasks import signals, task_backends
     from django.tasks.backends.base import BaseTaskBackend
     from django.tasks.base import Task, TaskContext, TaskError, TaskResult, TaskResultStatus
     from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
@@ -66,6 +66,7 @@ __all__ = [
     "TaskResultDoesNotExist",
     "TaskResultStatus",
     "normalize_json",
+    "signals",
     "task_backends",
     "task_enqueued",
     "task_finished",

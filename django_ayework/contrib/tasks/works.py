@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -13,7 +14,7 @@ from typing import Any, cast
 from django.core.exceptions import ImproperlyConfigured
 from django.dispatch import Signal
 
-from django_ayework.compat import after_fork_in_child
+from django_ayework.compat import after_fork_in_child, has_other_receivers
 from django_ayework.contrib.tasks.calls import Call, name_of, options_of, tasks
 from django_ayework.contrib.tasks.framework import (
     AnyResult,
@@ -21,6 +22,7 @@ from django_ayework.contrib.tasks.framework import (
     BaseTaskBackend,
     TaskContext,
     normalize_json,
+    signals,
     task_backends,
     task_enqueued,
     task_finished,
@@ -38,7 +40,7 @@ from django_ayework.flow.new_works import build_new_works
 from django_ayework.flow.states import state_of
 from django_ayework.rules.retry import Retry
 from django_ayework.store.attempts import attempts_of
-from django_ayework.store.database import clock, sync_only
+from django_ayework.store.database import clock, savepoints, sync_only
 
 logger = logging.getLogger("django.dispatch")
 
@@ -232,10 +234,15 @@ def error_of(state: WorkState, kept: Kept | None) -> BaseException:
 
 
 def send(signal: Signal, result: AnyResult) -> None:
-    """Send a signal of the framework; a receiver that raises changes nothing, whatever it raises."""
+    """Send a signal of the framework; a receiver that raises changes nothing, whatever it raises.
+
+    An error of the database marks the transaction for a rollback, and ``send_robust`` catches the error. The
+    savepoint takes that mark, so the caller's rows and the task stay.
+    """
     values: dict[str, Any] = {"sender": sender_of(result), "task_result": result}
     try:
-        signal.send_robust(**values)
+        with savepoints() if has_other_receivers(signal, signals) else nullcontext():
+            signal.send_robust(**values)
     except BaseException:
         logger.exception("A receiver of a signal of tasks raised. %s", logged("task-receiver-raised"))
 
