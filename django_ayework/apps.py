@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from django.apps import AppConfig, apps
-from django.core.exceptions import AppRegistryNotReady
+from django.core.exceptions import AppRegistryNotReady, ImproperlyConfigured
 from django.utils.module_loading import autodiscover_modules, import_string
 from django.utils.translation import gettext_lazy as _
 
@@ -36,16 +37,29 @@ class AyeworkConfig(AppConfig):
     def ready(self) -> None:
         """Connect the layers, then import every ``works.py``, as ``admin.py`` is."""
         from django_ayework import api, checks  # noqa: F401  # importing the checks registers them
-        from django_ayework.conf import get_settings
 
         providers.enqueue = api.enqueue
         providers.aenqueue = api.aenqueue
-        providers.id_maker = lambda: get_settings().id
+        providers.id_maker = id_maker
         connect_doers()
         connect_intake()
         watch_requests()
         autodiscover_modules("works")
         connect_tasks()
+
+
+def id_maker() -> Callable[[], str] | None:
+    """Return the function of ``AYEWORK["ID"]``; None if the settings cannot be used.
+
+    Works that are built while Django starts, as those of schedules are, must not end the system checks, which
+    report all that is wrong. Nothing can be enqueued with such settings.
+    """
+    from django_ayework.conf import get_settings
+
+    with suppress(ImproperlyConfigured):
+        made: Callable[[], str] | None = get_settings().id
+        return made
+    return None
 
 
 def watch_requests() -> None:

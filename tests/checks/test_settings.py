@@ -179,6 +179,9 @@ from django.conf import settings
 settings.AYEWORK = {"LEASE": -1, "ID": "nowhere.to.be.found"}
 import django
 django.setup()
+from tests.app.works import add
+from django_ayework import schedule
+schedule(name="poll", every=30, run=add(a=1, b=2))
 from django.core.management import call_command
 call_command("check")
 """

@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 from django.core.management import call_command
 
-from django_ayework import registry
+from django_ayework import registry, retry
 from django_ayework.contrib.tasks.calls import tasks
 from tests.tasks.kit import finished, task
 
@@ -76,3 +76,14 @@ def test_a_task_that_begins_or_ceases_to_take_the_context_runs_with_the_argument
     release(lambda context, order: [context.attempt, order], takes_context=True)
     assert misfits() == set()
     assert finished(begins).return_value == [1, 2]
+
+
+def test_an_edited_input_is_checked_against_the_function():
+    result = release(lambda order, currency="EUR": f"{order} {currency}").enqueue("A", "EUR", "late")
+    assert finished(result).status == "FAILED"
+    call = {"args": ["A"], "kwargs": {}, "alias": "default", "takes_context": False}
+    for wrong in ({"args": []}, {"kwargs": {"curency": "USD"}}, {"args": ["A", "EUR", "late"]}):
+        with pytest.raises(TypeError, match=r"charge: .* expected .*charge\(order, currency='EUR'\), got "):
+            retry(result.id, call | wrong)
+    retry(result.id, call | {"kwargs": {"currency": "USD"}})
+    assert finished(result).return_value == "A USD"

@@ -27,7 +27,8 @@ from django_ayework.contrib.tasks.calls import (
 from django_ayework.contrib.tasks.framework import AnyResult, AnyTask, BaseTaskBackend, InvalidTask
 from django_ayework.define.context import Context
 from django_ayework.define.decorators import registered
-from django_ayework.define.types import WorkType, registry
+from django_ayework.define.requests import WorkRequest
+from django_ayework.define.types import WorkType, bind, registry, signature_of
 from django_ayework.documentation import documented, refused_as, with_entry
 from django_ayework.errors import ImproperWork, did_you_mean
 from django_ayework.rules.retry import Retry, retry_of
@@ -163,6 +164,14 @@ class TaskType(WorkType[..., Any, Any]):
         settings = replace(options_of(function).settings, on_event=ON_EVENT, queue=queue)
         super().__init__(handler_of(function), name, settings)
         self.function = function
+
+    def build(self, arguments: Mapping[str, Any]) -> WorkRequest[Any, Any, Any]:
+        """Build a request from a stored call; raise TypeError if the function does not take its arguments."""
+        request = super().build(arguments)
+        call = call_of(self.function, request.input)
+        parameters = list(signature_of(self.function).parameters.values())[call.takes_context :]
+        bind(inspect.Signature(parameters), self.name, tuple(call.args), call.kwargs)
+        return request
 
     def differences(self, given: Mapping[str, Any]) -> tuple[list[str], list[str]]:
         """Compare what is stored with a call, and its arguments with the parameters of the function."""
