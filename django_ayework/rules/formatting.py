@@ -231,7 +231,7 @@ def parked_error(since: datetime, before: str = "") -> str:
 
     ``before`` is the error of its last attempt. It stays below, for the worker that takes the work later.
     """
-    return f"{PARKED}{since.isoformat()}" + (f"\n{before}" if before else "")
+    return f"{PARKED}{since.isoformat(sep=' ', timespec='seconds')}" + (f"\n{before}" if before else "")
 
 
 def is_parked(error: str) -> bool:
