@@ -27,11 +27,13 @@ from django_ayework.conf import (
     unknown_keys,
     unusable_values,
 )
+from django_ayework.define.options import HOOKS
 from django_ayework.define.schedules import schedules
 from django_ayework.define.types import Declared, registry
 from django_ayework.documentation import with_entry
 from django_ayework.errors import did_you_mean
 from django_ayework.flow.startup_checks import unloaded_modules, wrong_isolation
+from django_ayework.rules.signatures import misfit
 
 Check: TypeAlias = Callable[..., Iterable[CheckMessage]]
 
@@ -181,7 +183,7 @@ def check_pubsub(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iter
 
 @registered("ayework")
 def check_types(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
-    """E005: two handlers of one type name. E008: a dotted path that cannot be imported."""
+    """E005: two handlers of one type name. E008: a dotted path that leads to no hook."""
     hint = 'Give one of them another name: @work(name="...").'
     for text in clashes_of(registry, "works"):
         yield Error(text, hint=hint, id="ayework.E005")
@@ -197,16 +199,25 @@ def clashes_of(declared: Declared[Any], kind: str) -> list[str]:
 
 
 def check_paths() -> Iterator[CheckMessage]:
-    """Find hooks and middlewares that are named by a path which cannot be imported."""
+    """Find dotted paths that cannot be imported, and hooks that do not take their arguments."""
     for work_type in sorted(registry, key=lambda work_type: work_type.name):
         settings = work_type.settings
-        hooks = {name: getattr(settings, name) for name in ("on_event", "on_failure", "log_context")}
+        hooks = {name: getattr(settings, name) for name in HOOKS}
         for option, path in [*hooks.items(), *(("middleware", path) for path in settings.middleware)]:
+            if not isinstance(path, str):
+                continue
             try:
-                _ = import_string(path) if isinstance(path, str) else path
+                found = import_string(path)
             except ImportError as missing:
                 message = f"{option}= of the work {work_type.name!r} cannot be imported: {missing}."
                 yield Error(message, hint="Correct the dotted path.", id="ayework.E008")
+                continue
+            if option in HOOKS and (wrong := misfit(found, len(HOOKS[option]))):
+                message = (
+                    f"{option}= of the work {work_type.name!r} is called with ({', '.join(HOOKS[option])}), "
+                    f"but {path} takes {wrong}."
+                )
+                yield Error(message, hint="Change the parameters of the function.", id="ayework.E008")
 
 
 @registered("ayework")

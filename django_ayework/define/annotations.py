@@ -11,7 +11,8 @@ from inspect import Parameter
 from typing import Annotated, Any, Literal, NamedTuple, Never, TypeVar, Union, get_args, get_origin
 
 from django_ayework.define.instructions import Instruction
-from django_ayework.define.types import AnyWorkType, BatchType, signature_of
+from django_ayework.define.types import AnyWorkType, BatchType
+from django_ayework.rules.signatures import signature_of
 
 #: The annotations of typing that are written by their names.
 SPECIAL = {Any: "Any", Never: "Never", typing.NoReturn: "Never"}

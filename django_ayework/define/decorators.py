@@ -36,13 +36,13 @@ from django_ayework.define.types import (
     default_name,
     registry,
     required_inputs,
-    signature_of,
 )
 from django_ayework.doers import Doer
 from django_ayework.errors import ImproperWork, did_you_mean
 from django_ayework.rules.codec import Codec
 from django_ayework.rules.durations import Seconds, seconds
 from django_ayework.rules.retry import Retry
+from django_ayework.rules.signatures import signature_of
 
 # The options as type checkers see them. WorkSettings has their checks and defaults.
 

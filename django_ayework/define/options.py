@@ -20,6 +20,7 @@ from django_ayework.rules.controls import DEFAULT_WEIGHT
 from django_ayework.rules.durations import Seconds, positive_seconds, require_aware, seconds
 from django_ayework.rules.identity import Dedup, require_unit, require_work_id
 from django_ayework.rules.retry import Retry
+from django_ayework.rules.signatures import misfit
 
 Check: TypeAlias = Callable[[Any, str], Any]
 #: ``def m(ctx, call_next): return call_next(**extra)``, where ``ctx`` is the Context; or ``async def``, with
@@ -50,6 +51,21 @@ def check_function(value: Any, name: str) -> Any:
     if value is None or callable(value):
         return value
     raise InvalidOption(f"expected {name} to be a function of the input, got: {value!r}.")
+
+
+#: The hooks of a type, and what each is called with.
+HOOKS = {"on_event": ("event",), "on_failure": ("exception", "info"), "log_context": ("input", "type")}
+
+
+def check_hook(value: Any, name: str) -> Any:
+    """Return a function that takes what the hook is called with; a dotted path is imported later."""
+    wrong = misfit(value, len(HOOKS[name])) if callable(value) else ""
+    if isinstance(value, str) or (callable(value) and not wrong):
+        return value
+    raise InvalidOption(
+        f"expected {name} to be a function that takes ({', '.join(HOOKS[name])}), or the dotted path of one, "
+        f"got: {value!r}{wrong and f', which takes {wrong}'}."
+    )
 
 
 def instance_of(kind: type, expected: str) -> Check:
@@ -375,9 +391,9 @@ class WorkSettings:
     strict_return: Annotated[bool | None, check_flag] = None
     codec: Annotated[Codec | None, unchecked] = None
     options: Annotated[Callable[..., Mapping[str, Any]] | None, check_function] = None
-    on_event: Annotated[Callable[[Any], object] | str | None, unchecked] = None
-    on_failure: Annotated[Callable[[Exception, Any], object] | str | None, unchecked] = None
-    log_context: Annotated[Callable[[Mapping[str, Any], str], object] | str | None, unchecked] = None
+    on_event: Annotated[Callable[[Any], object] | str | None, check_hook] = None
+    on_failure: Annotated[Callable[[Exception, Any], object] | str | None, check_hook] = None
+    log_context: Annotated[Callable[[Mapping[str, Any], str], object] | str | None, check_hook] = None
     middleware: Annotated[tuple[Middleware | str, ...], check_middleware] = ()
     interrupt: Annotated[bool, check_flag] = False
     skip_queue: Annotated[bool, check_flag] = False
@@ -408,6 +424,9 @@ TYPE_MEANINGS = {
             "max_running": ("concurrency", "max_concurrency"),
             "@schedule(…) above @work": ("cron", "crontab", "every", "schedule"),
             "@batch_work(size=…)": ("batch_size",),
+            "no option (works are acknowledged when they end), or retry=Retry(attempts=1) for at most once": (
+                "acks_late",
+            ),
         }
     ),
 }

@@ -11,11 +11,12 @@ from typing import Annotated, Any, Literal, TypeAlias, TypedDict, TypeVar, Unpac
 from django_ayework.compat import calling_frame
 from django_ayework.define.options import checks_of, label, one_of
 from django_ayework.define.requests import GateRequest, WorkRequest
-from django_ayework.define.types import Declared, WorkType, default_name, required_inputs, signature_of
+from django_ayework.define.types import Declared, WorkType, default_name, required_inputs
 from django_ayework.documentation import type_error
 from django_ayework.errors import ImproperWork, InvalidOption, by_other_name, did_you_mean
 from django_ayework.rules.durations import EARLIEST, LATEST, Seconds, require_aware, seconds
 from django_ayework.rules.schedules import CatchUp, Dst, Overlap, parse_cron, zone_of
+from django_ayework.rules.signatures import signature_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 

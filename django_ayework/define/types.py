@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from inspect import Parameter, Signature
@@ -18,6 +17,7 @@ from django_ayework.define.requests import WorkRequest, providers, watch
 from django_ayework.documentation import type_error
 from django_ayework.errors import ImproperWork, UnknownWorkType, by_other_name, did_you_mean, no_attribute
 from django_ayework.rules.formatting import listed
+from django_ayework.rules.signatures import signature_of
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -29,15 +29,6 @@ REFUSED_KINDS = {
     Parameter.VAR_POSITIONAL: "a *args parameter",
 }
 POSITIONAL_KINDS = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-
-
-def signature_of(handler: Callable[..., Any]) -> Signature:
-    """Return the signature of a function; annotations that name what only type checkers import stay names."""
-    if sys.version_info >= (3, 14):  # which evaluates annotations when they are read
-        from annotationlib import Format
-
-        return inspect.signature(handler, annotation_format=Format.FORWARDREF)
-    return inspect.signature(handler)
 
 
 def wants_context(handler: Callable[..., Any]) -> bool:

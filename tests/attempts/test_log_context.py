@@ -172,6 +172,9 @@ def refuses(input: Any, type: str) -> Any:
     raise LookupError("no context today")
 
 
+def takes_nothing() -> None: ...
+
+
 A_TEXT = "expected log_context to answer with a mapping of names to values, got: 'order 7'."
 
 
@@ -182,7 +185,7 @@ A_TEXT = "expected log_context to answer with a mapping of names to values, got:
         (refuses, "no context today"),
         (lambda input, type: "order 7", A_TEXT),
         (f"{__name__}.no_such_hook", 'does not define a "no_such_hook" attribute/class'),
-        (lambda: {}, "takes 0 positional arguments but 2 were given"),
+        (f"{__name__}.takes_nothing", "takes 0 positional arguments but 2 were given"),
         (lambda input, type: None, ""),
     ],
     ids=["raises", "text", "missing", "arguments", "none"],

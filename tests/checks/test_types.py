@@ -18,6 +18,12 @@ from tests.checks.hints import hint_of
 def nothing() -> None: ...
 
 
+def advise(*arguments): ...
+
+
+def only_the_error(error): ...
+
+
 @pytest.fixture(name="registry")
 def empty_registry(monkeypatch):
     for name, empty in (("_declared", {}), ("clashes", {}), ("_targets", (0, set()))):
@@ -42,7 +48,7 @@ def test_e005_two_works_of_one_name():
 
 @pytest.mark.usefixtures("registry")
 def test_e008_a_dotted_path_that_leads_nowhere():
-    here = f"{__name__}.nothing"
+    here = f"{__name__}.advise"
     work(name="tests.fine", on_failure=here, log_context=here, middleware=[here, nothing])(nothing)
     work(name="tests.lost", on_event="no.where", middleware=[here, f"{__name__}.nothnig"])(nothing)
     event, middleware = run_checks(tags=["ayework"])
@@ -50,6 +56,18 @@ def test_e008_a_dotted_path_that_leads_nowhere():
     assert event.msg == "on_event= of the work 'tests.lost' cannot be imported: No module named 'no'."
     assert middleware.msg.startswith("middleware= of the work 'tests.lost' cannot be imported: Module ")
     assert 'does not define a "nothnig" attribute/class.' in middleware.msg
+
+
+@pytest.mark.usefixtures("registry")
+def test_e008_a_dotted_path_to_a_hook_that_cannot_take_its_arguments():
+    here = f"{__name__}.only_the_error"
+    work(name="tests.narrow", on_failure=here, middleware=[here])(nothing)
+    [message] = run_checks(tags=["ayework"])
+    expected = (
+        f"on_failure= of the work 'tests.narrow' is called with (exception, info), but {here} takes (error)."
+    )
+    assert (message.id, message.msg) == ("ayework.E008", expected)
+    assert hint_of(message) == "Change the parameters of the function."
 
 
 @pytest.mark.usefixtures("registry")

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import functools
 import inspect
 import pickle
 import re
@@ -10,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from django_ayework import Retry, work
+from django_ayework import Retry, batch_work, work
 from django_ayework.define.options import checked
 from django_ayework.errors import AyeworkError, ImproperWork, InvalidOption
 from tests.define.declared import step
@@ -34,6 +35,8 @@ FOREIGN = {
         "unique": "enqueue(…, dedup=Dedup(key))", "bind": "a first parameter named ctx",
         "cron": "@schedule(…) above @work", "rate_limit": "doer=rate_limited(…)",
         "autoretry_for": "'on_failure'", "default_retry_delay": "retry=Retry(base=…)",
+        "acks_late": "no option (works are acknowledged when they end), "
+        "or retry=Retry(attempts=1) for at most once",
     },
     "an option of Retry": {
         "max_attempts": "'attempts'", "retires": "'attempts'", "delay": "'base'", "atempts": "'attempts'",
@@ -56,6 +59,32 @@ def test_an_unknown_option_is_refused_with_the_nearest_or_its_name_here(use, wha
         with pytest.raises(TypeError) as refusal:
             use(**{foreign: 5})
         assert str(refusal.value) == f"{foreign!r} is not {what}." + (f" Did you mean {own}?" if own else "")
+
+
+def on_failure_of_celery(self, exc, task_id, args, kwargs, einfo): ...
+
+
+@pytest.mark.parametrize(("option", "takes", "hook"), [
+    ("on_failure", "(exception, info)", on_failure_of_celery), ("on_event", "(event)", lambda: None),
+    ("log_context", "(input, type)", lambda input: None), ("on_failure", "(exception, info)", 5),
+])  # fmt: skip
+def test_a_hook_that_cannot_take_its_arguments_is_refused(option, takes, hook):
+    expected = f"expected {option} to be a function that takes {takes}, or the dotted path of one, got: "
+    for decorate in (work, batch_work) if option != "log_context" else (work,):
+        with pytest.raises(InvalidOption, match=re.escape(f"{expected}{hook!r}")) as refusal:
+            decorate(**{option: hook})(lambda items: items)
+    if hook is on_failure_of_celery:
+        assert str(refusal.value).endswith(", which takes (self, exc, task_id, args, kwargs, einfo).")
+
+
+def test_a_hook_that_takes_its_arguments_or_hides_its_signature_is_accepted():
+    def narrow(error): ...
+
+    @functools.wraps(narrow)
+    def wrapped(error, info): ...
+
+    for hook in (wrapped, dict, print, "shop.hooks.advise", lambda *all: None, lambda a, b, c=0: None):
+        assert step(on_failure=hook).settings.on_failure is hook
 
 
 @pytest.mark.parametrize(("option", "own"), [("expires", "deadline"), ("delay", "run_at")])

@@ -11,10 +11,11 @@ from typing import Any, TypeVar
 from django_ayework.contrib.tasks.framework import AnyTask
 from django_ayework.define.decorators import require_plain
 from django_ayework.define.options import WorkSettings, checked_settings
-from django_ayework.define.types import POSITIONAL_KINDS, required_inputs, signature_of
+from django_ayework.define.types import POSITIONAL_KINDS, required_inputs
 from django_ayework.documentation import type_error
 from django_ayework.errors import InvalidOption, did_you_mean
 from django_ayework.rules.identity import Dedup
+from django_ayework.rules.signatures import signature_of
 
 #: Parameters that can be given by name.
 NAMED_KINDS = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)

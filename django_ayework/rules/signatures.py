@@ -1,0 +1,36 @@
+"""Signatures of functions, and whether a call fits them."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any
+
+
+def signature_of(function: Callable[..., Any], follow_wrapped: bool = True) -> inspect.Signature:
+    """Return the signature of a function; annotations that name what only type checkers import stay names."""
+    if sys.version_info >= (3, 14):  # which evaluates annotations when they are read
+        from annotationlib import Format
+
+        return inspect.signature(function, follow_wrapped=follow_wrapped, annotation_format=Format.FORWARDREF)
+    return inspect.signature(function, follow_wrapped=follow_wrapped)
+
+
+def misfit(function: Callable[..., Any], arguments: int) -> str:
+    """Return the parameters of a function that does not take so many arguments by position, or an empty text.
+
+    A function whose signature cannot be inspected may take them.
+
+    >>> misfit(lambda exception, info: None, 2), misfit(lambda error, *, info: None, 2)
+    ('', '(error, *, info)')
+    """
+    try:
+        signature = signature_of(function, follow_wrapped=False)
+    except (TypeError, ValueError):
+        return ""
+    try:
+        signature.bind(*range(arguments))
+    except TypeError:
+        return str(signature)
+    return ""
