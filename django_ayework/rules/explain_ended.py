@@ -85,6 +85,12 @@ def dead(row: Row, is_gate: bool, by: str | None, renamed: str, now: datetime) -
         text = phrase(
             "%(died)s: its handler or on_failure gave up: %(error)s Mend the cause, then retry it.", **given
         )
+    elif is_gate and row.reason == states.Reason.EXPIRED:
+        text = phrase(
+            "%(died)s: it was past its deadline: %(error)s Retry it if it is still wanted. A retry starts "
+            "its timeout or expires anew; an explicit deadline stays.",
+            **given,
+        )
     elif row.reason == states.Reason.EXPIRED:
         text = phrase(
             "%(died)s: it was past its deadline: %(error)s Retry it if it is still wanted. A retry starts "

@@ -156,10 +156,12 @@ def misfit():
         (lambda: enqueue(give_up()), "aborted", r".*gave up: no card\. Mend the cause.*"),
         (lambda: enqueue(one(), deadline=now() - timedelta(seconds=1)), "expired",
          r".*past its deadline: deadline exceeded\. Retry it if it is still wanted.*"),
+        (lambda: enqueue(dependency(["never"], [one()]), deadline=now() - timedelta(seconds=1)), "expired",
+         r".*A retry starts its timeout or expires anew; an explicit deadline stays\."),
         (misfit, "bad_input", r".*cannot be read, or does not fit its handler:.*"
          r"Mend the handler, or retry it with an input that fits\."),
     ],
-    ids=["completed", "opened", "cancelled", "exhausted", "aborted", "expired", "bad input"],
+    ids=["completed", "opened", "cancelled", "exhausted", "aborted", "expired", "expired gate", "bad input"],
 )  # fmt: skip
 def test_the_end_of_a_work(build, code, text):
     handle = build()
