@@ -197,6 +197,15 @@ class WorkType(Generic[P, R_co, G_co, C_co]):
             return missing, []
         return missing, [name for name in given if name not in self.signature.parameters]
 
+    @property
+    def parameters(self) -> Mapping[str, Parameter]:
+        """The parameters by which callers give the input."""
+        return self.signature.parameters
+
+    def by_parameter(self, stored: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the values of a stored input by these parameters."""
+        return stored
+
     def computed(self, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Return what the type's ``options=`` computes from an input, defaults included."""
         defaults = {

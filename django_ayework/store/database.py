@@ -150,19 +150,19 @@ def by_index() -> Generator[None]:
             fetch(f"SELECT {own}", found[: len(settings)])
 
 
-def sync_only(function: Callable[P, T]) -> Callable[P, T]:
-    """Let the error of a call from async code name the awaitable form of the function."""
+def sync_only(function: Callable[P, T], name: str | None = None) -> Callable[P, T]:
+    """Let the error of a call from async code name the awaitable form of the function, or of ``name``."""
+    called = name or function.__name__
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return function(*args, **kwargs)
         except SynchronousOnlyOperation as refusal:
-            name = function.__name__
             raise documented(
                 SynchronousOnlyOperation(
-                    f"{name}() queries the database, so it cannot be called from async code; "
-                    f"write await a{name}(…)."
+                    f"{called}() queries the database, so it cannot be called from async code; "
+                    f"write await a{called}(…)."
                 ),
                 "called-from-async",
             ) from refusal

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from inspect import Parameter
-from typing import Any
+from collections.abc import Callable, Iterable
+from inspect import Parameter, isfunction
+from typing import Any, Protocol, TypeAlias
 
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.define.types import AnyWorkType, WorkType, registry
@@ -24,17 +24,30 @@ from django_ayework.store.rows import WorkRow, rows_of
 from django_ayework.testing.running import run_commit_callbacks
 
 
+class TaskLike(Protocol):
+    """A ``Task`` of django.tasks."""
+
+    @property
+    def func(self) -> Callable[..., Any]:
+        """Its function."""
+        ...
+
+
+#: A type of work, its name, or the task whose calls are its works.
+Named: TypeAlias = AnyWorkType | TaskLike | str
+
+
 def enqueued(
-    type: AnyWorkType | str | None = None,
+    type: Named | None = None,
     *,
     status: Status | str | Iterable[Status | str] | None = None,
     **input: Any,
 ) -> list[WorkState]:
     """Return the states of the works in the database, the oldest first, ended ones included.
 
-    ``type`` (a type or its name), ``status`` (one or several) and ``input`` select works. Of the input only
-    the values that are given must match. Raises ValueError for an unknown status, and TypeError for the name
-    of an input that no work has.
+    ``type`` (a type, its name, or a task of Django), ``status`` (one or several) and ``input`` select works.
+    Of the input only the values that are given must match. Raises ValueError for an unknown status, and
+    TypeError for the name of an input that no work has.
 
     Example::
 
@@ -46,7 +59,7 @@ def enqueued(
     return [state_of(row) for row in matching(type, input) if row.status in statuses]
 
 
-def assert_enqueued(type: AnyWorkType | str | None = None, **input: Any) -> WorkState:
+def assert_enqueued(type: Named | None = None, **input: Any) -> WorkState:
     """Assert that a work of this type and input was queued; return the newest, which may have ended.
 
     Raises UnknownWorkType for an unknown type, and TypeError for the name of an input that no work has.
@@ -58,7 +71,7 @@ def assert_enqueued(type: AnyWorkType | str | None = None, **input: Any) -> Work
     return state_of(found[-1])
 
 
-def assert_not_enqueued(type: AnyWorkType | str | None = None, **input: Any) -> None:
+def assert_not_enqueued(type: Named | None = None, **input: Any) -> None:
     """Assert that no work of this type and input was queued. Ended works count, too."""
     require_known(type, input)
     found = matching(type, input)
@@ -69,10 +82,10 @@ def assert_not_enqueued(type: AnyWorkType | str | None = None, **input: Any) -> 
         )
 
 
-def require_known(type: AnyWorkType | str | None, input: Iterable[str]) -> None:
+def require_known(type: Named | None, input: Iterable[str]) -> None:
     """Raise for a type, or the name of an input, that no work can have: an assertion on it says nothing."""
     types = list(registry) if type is None else [] if type == GATE_TYPE else [known_type(type)]
-    parameters = {name: each for known in types for name, each in known.signature.parameters.items()}
+    parameters = {name: each for known in types for name, each in known.parameters.items()}
     if any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values()):
         return
     for name in input:
@@ -84,13 +97,17 @@ def require_known(type: AnyWorkType | str | None, input: Iterable[str]) -> None:
             raise TypeError(f"expected one of the inputs of {inputs}, got: {name!r}.{nearest}")
 
 
-def known_type(type: AnyWorkType | str) -> AnyWorkType:
-    """Return a type given by itself or by its name; raise UnknownWorkType or TypeError for all else."""
+def known_type(type: Named) -> AnyWorkType:
+    """Return a type given by itself, its name or its task; raise UnknownWorkType or TypeError otherwise."""
     if isinstance(type, str):
         return registry.get(type)
-    if not isinstance(type, WorkType):
+    if isinstance(type, WorkType):
+        return type
+    function = getattr(type, "func", None)
+    found = registry.find(f"{function.__module__}.{function.__qualname__}") if isfunction(function) else None
+    if found is None:
         raise TypeError(f"expected a type of work or its name, as in assert_enqueued(add), got: {type!r}.")
-    return type
+    return found
 
 
 def known_statuses(status: Status | str | Iterable[Status | str]) -> set[Status]:
@@ -103,7 +120,7 @@ def known_statuses(status: Status | str | Iterable[Status | str]) -> set[Status]
     return {Status(each) for each in wanted}
 
 
-def matching(type: AnyWorkType | str | None, input: dict[str, Any]) -> list[WorkRow]:
+def matching(type: Named | None, input: dict[str, Any]) -> list[WorkRow]:
     """Return the rows of a type whose input has these values."""
     run_commit_callbacks()
     works = rows(Work).order_by("queued_at", "id")
@@ -114,19 +131,22 @@ def matching(type: AnyWorkType | str | None, input: dict[str, Any]) -> list[Work
 
 def has_input(row: WorkRow, input: dict[str, Any]) -> bool:
     """Tell whether a row's stored input has these values."""
+    known = registry.find(row.type)
     try:
-        stored = decode_input(row.input, codec_of(registry.find(row.type)))
+        stored = decode_input(row.input, codec_of(known))
     except NotDecodable:
         return False
+    if known is not None:
+        stored = known.by_parameter(stored)
     return all(name in stored and stored[name] == value for name, value in input.items())
 
 
-def name_of(type: AnyWorkType | str) -> str:
-    """Return the name of a type given by itself or by its name."""
+def name_of(type: Named) -> str:
+    """Return the name of a type given by itself, its name or its task."""
     return type if isinstance(type, str) else known_type(type).name
 
 
-def described(type: AnyWorkType | str | None, input: dict[str, Any]) -> str:
+def described(type: Named | None, input: dict[str, Any]) -> str:
     """Return the expected work as a call."""
     name = "" if type is None else name_of(type)
     shown = arguments_for_people(registry.find(name), input)

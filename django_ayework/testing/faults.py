@@ -22,14 +22,13 @@ from django.db import OperationalError, connections, transaction
 
 from django_ayework.compat import take_commit_callbacks
 from django_ayework.define.context import AbortReason
-from django_ayework.define.types import AnyWorkType
-from django_ayework.flow.controls import known_name
 from django_ayework.flow.maintenance import reclaim
 from django_ayework.flow.settle import Settlement
 from django_ayework.rules.formatting import counted
 from django_ayework.store import leases
 from django_ayework.store.database import alias, clock
 from django_ayework.testing import running
+from django_ayework.testing.assertions import Named, known_type
 from django_ayework.testing.running import (
     WORKER,
     Attempting,
@@ -49,7 +48,7 @@ __all__ = ["deliver_twice", "die_after_commit", "lose_database", "lose_lease"]
 ENDS = ("SAVEPOINT", "ROLLBACK", "RELEASE")
 
 
-def deliver_twice(*types: AnyWorkType | str) -> AbstractContextManager[list[str]]:
+def deliver_twice(*types: Named) -> AbstractContextManager[list[str]]:
     """Let the worker die after the handler has returned, before its outcome is committed.
 
     What the handler wrote is kept, unless it was written in the transaction of the outcome (``atomic``, or
@@ -59,7 +58,7 @@ def deliver_twice(*types: AnyWorkType | str) -> AbstractContextManager[list[str]
     return fault("deliver_twice", types, die_before_commit)
 
 
-def die_after_commit(*types: AnyWorkType | str) -> AbstractContextManager[list[str]]:
+def die_after_commit(*types: Named) -> AbstractContextManager[list[str]]:
     """Let the worker die right after the outcome is committed.
 
     Callbacks of ``transaction.on_commit``, signals and hooks are not called. The outcome in the database is
@@ -68,7 +67,7 @@ def die_after_commit(*types: AnyWorkType | str) -> AbstractContextManager[list[s
     return fault("die_after_commit", types, lose_callbacks)
 
 
-def lose_lease(*types: AnyWorkType | str) -> AbstractContextManager[list[str]]:
+def lose_lease(*types: Named) -> AbstractContextManager[list[str]]:
     """Let the lease lapse before the handler is called: the work is taken away, and the outcome is refused.
 
     The handler finds ``ctx.signal`` set, with the reason ``taken_by_another_worker``. What it writes in the
@@ -78,7 +77,7 @@ def lose_lease(*types: AnyWorkType | str) -> AbstractContextManager[list[str]]:
 
 
 @contextmanager
-def lose_database(*types: AnyWorkType | str, after: int = 0) -> Iterator[list[str]]:
+def lose_database(*types: Named, after: int = 0) -> Iterator[list[str]]:
     """Let statements of the attempt fail with OperationalError, once ``after`` statements have succeeded.
 
     The attempt fails, and is retried as the policy of the work says. AssertionError tells if no attempt had
@@ -116,9 +115,9 @@ def lose_database(*types: AnyWorkType | str, after: int = 0) -> Iterator[list[st
 
 
 @contextmanager
-def fault(name: str, types: tuple[AnyWorkType | str, ...], attempt: Attempting) -> Iterator[list[str]]:
+def fault(name: str, types: tuple[Named, ...], attempt: Attempting) -> Iterator[list[str]]:
     """Make the first attempt of each work of these types by ``attempt``, within the block."""
-    names = {known_name(type) for type in types}
+    names = {known_type(type).name for type in types}
     met: list[str] = []
 
     def strikes(due: list[Delivery]) -> Attempting | None:

@@ -75,15 +75,27 @@ async def coroutine(): ...
     ("options", "function", "error", "message"),
     [
         ({"retri": 1}, None, TypeError, "Did you mean 'retry'"),
+        ({"queue": "mail"}, None, TypeError, r"Did you mean @task\(queue_name=…\)\?"),
+        ({"priority": 5}, None, TypeError, r"Did you mean @task\(priority=…\)\?"),
+        ({"delay": 5}, None, TypeError, r"Did you mean \.using\(run_after=…\)\?"),
         ({"dedup": 5}, None, InvalidOption, None),
         ({"max_running": -1}, None, InvalidOption, None),
         ({"timeout": 5}, kit.add, TypeError, "line above"),
         ({"atomic": True}, coroutine, ImproperWork, None),
     ],
-    ids=["unknown", "no key", "negative", "below @task", "an atomic coroutine"],
+    ids=["unknown", "queue", "priority", "delay", "no key", "negative", "below @task", "an atomic coroutine"],
 )
 def test_options_that_cannot_be_used_are_refused(options, function, error, message):
     with pytest.raises(error, match=message):
         decorate = task_options(**options)
         assert function is not None, "refused at once"
         decorate(function)
+
+
+def test_options_without_brackets_are_refused_with_an_example():
+    with pytest.raises(
+        TypeError, match=r"^expected @task_options with options, .*Write @task_options\(retry=…\)"
+    ):
+
+        @task_options
+        def function(): ...

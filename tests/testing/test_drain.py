@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.core.exceptions import SynchronousOnlyOperation
 from django.db import connection, transaction
 
 from django_ayework import (
@@ -24,7 +25,7 @@ from django_ayework import (
 from django_ayework import testing as kit
 from django_ayework.errors import InvalidInstruction, NotDecodable
 from django_ayework.models import Work, WorkerProcess
-from django_ayework.testing import adrain
+from django_ayework.testing import adrain, time_travel
 from tests.app.models import Order
 from tests.app.works import add, fail, notify, pay
 from tests.marks import on_sqlite
@@ -126,10 +127,35 @@ def test_it_works_outside_of_a_transaction_and_in_async_tests(drain):
         await fail.aenqueue()
         with pytest.raises(RuntimeError, match="no luck"):
             await adrain()
+        with pytest.raises(
+            SynchronousOnlyOperation, match=r"^drain\(\) queries .*; write await adrain\(…\)\."
+        ):
+            drain()
         await fail.aenqueue()
         return report.succeeded, await handle.aresult(timeout=0), (await adrain(raises=False)).retried
 
     assert async_to_sync(scenario)() == (1, 3, 1)
+
+
+@pytest.mark.django_db
+def test_a_query_of_an_async_handler_is_not_taken_for_one_of_drain(drain):
+    @work(name="testing.queries")
+    async def queries() -> None:
+        Order.objects.count()
+
+    enqueue(queries())
+    with pytest.raises(SynchronousOnlyOperation) as raised:
+        drain()
+    assert "adrain" not in str(raised.value)
+
+
+@pytest.mark.django_db
+def test_a_work_past_its_deadline_counts_as_ran_and_dead_without_an_attempt(drain):
+    handle = enqueue(add(a=1, b=2), expires=1)
+    time_travel(2)
+    report = drain()
+    assert (report.ran, report.dead, report.succeeded) == (1, 1, 0)
+    assert (handle.state().reason, handle.state().attempt) == ("expired", 0)
 
 
 def raised_by(drain, *args):

@@ -28,10 +28,11 @@ from django_ayework.contrib.tasks.framework import AnyResult, AnyTask, BaseTaskB
 from django_ayework.define.context import Context
 from django_ayework.define.decorators import registered
 from django_ayework.define.requests import WorkRequest
-from django_ayework.define.types import WorkType, bind, registry, signature_of
+from django_ayework.define.types import POSITIONAL_KINDS, WorkType, bind, registry
 from django_ayework.documentation import documented, refused_as, with_entry
 from django_ayework.errors import ImproperWork, did_you_mean
 from django_ayework.rules.retry import Retry, retry_of
+from django_ayework.rules.signatures import signature_of
 
 #: The keys of OPTIONS.
 OPTIONS = ("RETRY", "MODULES")
@@ -165,12 +166,23 @@ class TaskType(WorkType[..., Any, Any]):
         super().__init__(handler_of(function), name, settings)
         self.function = function
 
+    @property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """The parameters of the function, without the context."""
+        own = signature_of(self.function).parameters
+        return dict(list(own.items())[tasks[self.name].takes_context :])
+
+    def by_parameter(self, stored: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the arguments of a stored call by these parameters."""
+        names = (name for name, each in self.parameters.items() if each.kind in POSITIONAL_KINDS)
+        return {**dict(zip(names, stored.get("args", ()), strict=False)), **stored.get("kwargs", {})}
+
     def build(self, arguments: Mapping[str, Any]) -> WorkRequest[Any, Any, Any]:
         """Build a request from a stored call; raise TypeError if the function does not take its arguments."""
         request = super().build(arguments)
         call = call_of(self.function, request.input)
-        parameters = list(signature_of(self.function).parameters.values())[call.takes_context :]
-        bind(inspect.Signature(parameters), self.name, tuple(call.args), call.kwargs)
+        taken = inspect.Signature(list(self.parameters.values()))
+        bind(taken, self.name, tuple(call.args), call.kwargs)
         return request
 
     def differences(self, given: Mapping[str, Any]) -> tuple[list[str], list[str]]:

@@ -13,7 +13,7 @@ from django_ayework.define.decorators import require_plain
 from django_ayework.define.options import WorkSettings, checked_settings
 from django_ayework.define.types import POSITIONAL_KINDS, required_inputs
 from django_ayework.documentation import type_error
-from django_ayework.errors import InvalidOption, did_you_mean
+from django_ayework.errors import InvalidOption, by_other_name, did_you_mean
 from django_ayework.rules.identity import Dedup
 from django_ayework.rules.signatures import signature_of
 
@@ -108,7 +108,17 @@ class TaskOptions:
         return Dedup(found) if isinstance(found, str) else found
 
 
-def task_options(**options: Any) -> Callable[[F], F]:
+#: What to write for options that are Django's, and for those of other packages.
+MEANINGS = by_other_name(
+    {
+        "@task(queue_name=…)": ("queue", "queue_name"),
+        "@task(priority=…)": ("priority",),
+        ".using(run_after=…)": ("delay", "run_at", "run_after", "countdown", "eta"),
+    }
+)
+
+
+def task_options(function: Any = None, /, **options: Any) -> Callable[[F], F]:
     """Give a task options of its type of work. Write it below ``@task``, directly above the function.
 
     ``retry``, ``timeout``, ``atomic``, ``max_running``, ``expires``, ``interrupt``, ``weight`` and
@@ -124,9 +134,15 @@ def task_options(**options: Any) -> Callable[[F], F]:
         @task_options(retry=Retry(attempts=5), timeout=60)
         def send_receipt(order_id): ...
     """
+    if function is not None:
+        raise type_error(
+            "task-options",
+            f"expected @task_options with options, got: {function!r}. Write @task_options(retry=…), or leave "
+            "it out.",
+        )
     for name in options:
         if name not in (*SHARED, "dedup"):
-            hint = did_you_mean(name, (*SHARED, "dedup"))
+            hint = did_you_mean(name, (*SHARED, "dedup"), MEANINGS)
             raise type_error("task-options", f"{name!r} is not an option of @task_options.{hint}")
     dedup = usable_dedup(options.pop("dedup", None))
     given = TaskOptions(checked_settings(options, "@task_options"), dedup)
