@@ -12,7 +12,7 @@ import pytest
 from django_ayework.models import Work
 from django_ayework.testing import drain
 from tests.documentation import pages
-from tests.documentation.pages import headings, names, page, table, tables
+from tests.documentation.pages import headings, names, page, section, table, tables
 
 INDEX = page("coming-from/index.md")
 PAGES = sorted(INDEX.parent.glob("*.md"))
@@ -59,7 +59,7 @@ def test_each_page_has_the_same_parts_and_code_and_names_of_both_packages(path):
     assert ours and theirs
     assert not [source for source in theirs if "ayework" in source]
     assert all(first.endswith((".py", ", or in the admin")) for first, _ in blocks(path))
-    rows = table(path, "Names")
+    rows = [row for each in tables(section(path, "Names")) for row in each]
     assert len(rows) >= 10
     assert not [row for row in rows if not (row[0] and (names(row[1]) or "](" in row[1]))]
     unknown = {word for row in rows for name in names(row[1]) for word in WORD(name)} - KNOWN
