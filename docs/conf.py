@@ -41,7 +41,7 @@ autodoc_typehints_format = "short"
 
 #: Types of other projects and type variables have no entry here. The build asks no other machine for them.
 nitpick_ignore_regex = [
-    (r"py:.*", r"((collections|contextlib|datetime|django|typing)\..*|datetime)"),
+    (r"py:.*", r"((collections|contextlib|datetime|django|inspect|typing)\..*|datetime)"),
     (r"py:.*", r"(django_ayework\..*\.)?[A-Z](_co)?"),
 ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, isfunction
 from typing import Any, Protocol, TypeAlias
 
@@ -133,7 +133,7 @@ def has_input(row: WorkRow, input: dict[str, Any]) -> bool:
     """Tell whether a row's stored input has these values."""
     known = registry.find(row.type)
     try:
-        stored = decode_input(row.input, codec_of(known))
+        stored: Mapping[str, Any] = decode_input(row.input, codec_of(known))
     except NotDecodable:
         return False
     if known is not None:
