@@ -27,12 +27,16 @@ LOCKED_FOR = 0.75
 INTERRUPTIONS = 10
 
 
-def wind_down(worker_id: str, in_flight: InFlight, until: float) -> int:
+def wind_down(worker_id: str, in_flight: InFlight, until: float, begins_claimed: bool = False) -> int:
     """Release works that have not started, and at the moment ``until`` those that still run.
+
+    With ``begins_claimed`` works that have not started may do so until that moment.
 
     No attempt is spent by it. The outcome of a handler that ends after all is refused, as its work no longer
     belongs to this worker. Return how many works could not be released: those are left to their leases.
     """
+    while begins_claimed and not in_flight.all_begun() and time.monotonic() < until:
+        time.sleep(CHECK_EVERY)
     withdrawn = in_flight.withdraw()
     kept = release_all(worker_id, withdrawn)
     while in_flight.running() and time.monotonic() < until:

@@ -85,6 +85,8 @@ class DirectPool(Engine):
     nothing waits here for long.
     """
 
+    _begins_claimed = True
+
     def __init__(self, concurrency: int) -> None:
         super().__init__(f"{DIRECT}{new_uuid7()}", concurrency, self._notify, "direct")
         self._maintenance = MaintenanceThread(
@@ -121,7 +123,7 @@ class DirectPool(Engine):
             self._changed.notify()
 
     def stop(self) -> bool:
-        """Let what runs end within the grace, give the rest back; return whether the threads have ended."""
+        """Let given works begin and end within the grace, release the rest; return whether threads ended."""
         self.request_stop()
         return ends_in_time(self._claiming.thread, self.id)
 
@@ -170,7 +172,9 @@ class DirectPool(Engine):
                 self._executor.submit([])  # there may have been no thread for some works
                 if not was_notified and not self._taken and not self._in_flight.all():
                     break
-            self.is_over = self._stopping or not self._given
+            # Works given before the stop was requested are claimed and begin, as their process may end right
+            # after the commit. give() takes none since then, so the next turn finds nothing and ends.
+            self.is_over = self.is_over or not self._given
             works = [] if self.is_over else list(self._given)
             self._given.clear()
             heartbeat.beat()
@@ -243,7 +247,7 @@ class Intake:
                 self._pool.request_stop()
 
     def stop(self) -> bool:
-        """Let what runs end within the grace, give the rest back; return whether all of that was done."""
+        """Let given works begin and end within the grace, release the rest; return whether that was done."""
         self.close()
         return self._pool is None or self._pool.stop()
 

@@ -60,6 +60,8 @@ class Engine:
     """
 
     _maintenance: MaintenanceThread
+    #: Whether claimed works may begin during the grace; otherwise they are released at once.
+    _begins_claimed = False
 
     def __init__(self, id: str, concurrency: int, on_room: Callable[[], None], claiming: str) -> None:
         self.id = id
@@ -100,7 +102,7 @@ class Engine:
     def _wind_down(self) -> int:
         """Stop the parts in the order in which works pass through them; return how many works are left."""
         until = time.monotonic() + get_settings().shutdown_grace
-        left = wind_down(self.id, self._in_flight, until)
+        left = wind_down(self.id, self._in_flight, until, self._begins_claimed)
         self._executor.stop(timeout=1.0)
         self._settler.stop(timeout=max(bounds.LAST_OUTCOMES, until - time.monotonic()))
         self._leases.stop()
