@@ -98,10 +98,11 @@ def test_4_a_task_is_validated_again_when_it_is_enqueued(settings):
     assert kit.count() == 0
 
 
-def test_6_run_after_may_be_a_duration_that_counts_from_enqueueing():
+def test_6_run_after_may_be_a_duration_however_long_that_counts_from_enqueueing():
     before = timezone.now()
     result = kit.add.using(run_after=timedelta(hours=1)).enqueue(1)
     assert timedelta(minutes=59) < result.task.run_after - before < timedelta(minutes=61)
+    assert kit.add.using(run_after=timedelta.max).enqueue(1).task.run_after.year == 9999
     assert drain().ran == 0
     time_travel(timedelta(minutes=61))
     assert finished(result).return_value == 2

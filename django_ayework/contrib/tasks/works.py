@@ -38,6 +38,7 @@ from django_ayework.flow.enqueue import insert
 from django_ayework.flow.identity import require_identity_fits
 from django_ayework.flow.new_works import build_new_works
 from django_ayework.flow.states import state_of
+from django_ayework.rules.durations import later
 from django_ayework.rules.retry import Retry
 from django_ayework.store.attempts import attempts_of
 from django_ayework.store.database import clock, savepoints, sync_only
@@ -92,7 +93,7 @@ def queue_options(task: AnyTask, call: Call, moment: datetime | None, retry: Ret
 
 def moment_of(run_after: datetime | timedelta | None) -> datetime | None:
     """Return the moment before which a task does not start; a duration counts from now."""
-    return clock.now() + run_after if isinstance(run_after, timedelta) else run_after
+    return later(clock.now(), run_after) if isinstance(run_after, timedelta) else run_after
 
 
 # Attempts
