@@ -223,12 +223,13 @@ def fire_queued(row: Schedule, now: datetime) -> Did:
 def queue_for(row: Schedule, occurrence: datetime, now: datetime) -> dict[str, Any]:
     """Queue the work of a firing and link it; return the columns of a schedule that has just fired.
 
+    The work goes through the queue, because the process that fires may be one that runs no works.
     The links stay empty when the function queued by itself, or nothing. Raises ImproperWork when the function
     returns anything else than a work, and whatever it raises itself.
     """
     request, work, group = request_of(row), "", ""
     if request is not None:
-        handle = request if isinstance(request, Handle) else enqueue_one(request, {})
+        handle = request if isinstance(request, Handle) else enqueue_one(request, {"skip_queue": False})
         work, group = handle.id, handle.group_id
     link_firing(row.pk, occurrence, "fired", work, group, now)
     return {"last_group": group, "last_fired_at": now}
@@ -279,7 +280,7 @@ def give_up(row: Schedule, now: datetime) -> bool:
     The occurrence is chosen as it was when it was tried: a queued firing first, then the one that is due.
     """
     if row.queued and has_ended(row.last_group) and (firing := first_queued(row.pk)) is not None:
-        link_firing(row.pk, firing.occurrence, "failed", "", "", now)
+        link_firing(row.pk, firing.occurrence, "failed", "", "", now, error=row.error)
         change_schedule(row.pk, {"queued": row.queued - 1, **NO_FAILURE})
         return True
     if row.next_at is None:

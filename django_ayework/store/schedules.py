@@ -111,10 +111,10 @@ def was_dealt_with(schedule: int, occurrence: datetime) -> bool:
 
 
 def link_firing(
-    schedule: int, occurrence: datetime, status: str, work: str, group: str, now: datetime
+    schedule: int, occurrence: datetime, status: str, work: str, group: str, now: datetime, **more: Any
 ) -> None:
     """Write what a firing has queued; both are empty when it is not known."""
-    columns = {"status": status, "work_id": work, "group_id": group, "made_at": now}
+    columns = {"status": status, "work_id": work, "group_id": group, "made_at": now, **more}
     rows(Firing).filter(schedule_id=schedule, occurrence=occurrence).update(**columns)
 
 

@@ -7,11 +7,11 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.db import transaction
 
-from django_ayework import Dedup, aenqueue, dependency, doers, enqueue, enqueue_many, work
+from django_ayework import Dedup, aenqueue, dependency, doers, enqueue, enqueue_many, schedule, work
 from django_ayework.errors import ImproperWork, InvalidOption
 from django_ayework.models import Attempt, Work
 from django_ayework.store.rows import find_row
-from django_ayework.testing import now, perform, running_worker
+from django_ayework.testing import now, perform, running_worker, tick
 from tests.batches.works import three
 from tests.direct.works import flaky, quick, quick_async
 from tests.marks import on_sqlite
@@ -150,6 +150,15 @@ def test_what_it_leads_to_goes_through_the_queue(configure, stage, handler, left
         handle.group(WAIT)
     assert set(states()) == {"success"}
     assert stage.started[2:] == ([3] if left is QUEUED else [])
+
+
+def test_the_work_of_a_firing_goes_through_the_queue(intake):
+    declared = schedule(name="direct.now", next=lambda moment: moment + timedelta(microseconds=1), run=quick)
+    try:
+        assert tick() == 1
+    finally:
+        declared.cancel()
+    assert (states(), intake.is_idle) == (["pending"], True)
 
 
 def test_a_gate_that_waits_for_it_opens(configure):

@@ -117,6 +117,20 @@ def test_works_that_are_enqueued_right_before_its_end_are_run(env, output_of):
     assert stands() == [("success", 1)] * 4
 
 
+@on_sqlite
+def test_a_function_of_a_schedule_that_enqueues_starts_nothing_in_a_scheduler(output_of):
+    source = """
+from datetime import timedelta
+from django.core.management import execute_from_command_line
+from django_ayework import schedule
+soon = timedelta(microseconds=1)
+schedule(name="now", next=lambda moment: moment + soon, run=lambda: enqueue(quick()))
+execute_from_command_line(["manage.py", "ayework_scheduler", "--once", "--verbosity=0"])
+"""
+    assert output_of(source) == "Fired 1 schedules.\n"
+    assert stands() == [("pending", 0)]
+
+
 # SQLite keeps its locks per process. A child inherits those that a thread of the parent holds at the fork,
 # and nothing releases them there: sqlite.org/howtocorrupt.html, 2.6. The page on running workers says so.
 @pytest.mark.vendors("postgresql", "mysql")

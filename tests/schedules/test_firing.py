@@ -312,6 +312,23 @@ class TestFailures:
         assert row().next_at == row().due_at == first + timedelta(days=1)
 
     @on_sqlite
+    def test_a_queued_firing_that_fails_for_long_keeps_its_error(self):
+        broken: list[bool] = []
+
+        def run():
+            if broken:
+                raise RuntimeError("no luck")
+            return note()
+
+        declare(run=run, overlap="queue", end=now() + 2.5 * MINUTE)
+        assert (after(60), after(60)) == (1, 0), "the second waits for the first"
+        drain()
+        broken.append(True)
+        assert [after(max(row().due_at - now(), timedelta())) for _ in range(TRIES)] == [0] * TRIES
+        firing = Firing.objects.get(status="failed")
+        assert (firing.error, row().queued) == ("RuntimeError: no luck", 0)
+
+    @on_sqlite
     def test_a_schedule_whose_next_moment_cannot_be_told_keeps_no_other_waiting(self):
         schedule(name="other", every=60, run=note)
         declare("0 0 * * *", tz="Europe/Paris")

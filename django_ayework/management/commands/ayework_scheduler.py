@@ -15,6 +15,7 @@ from django_ayework.flow.startup_checks import require_usable_database
 from django_ayework.management.base import JSONCommand, show_engine_log
 from django_ayework.worker.maintenance import Scheduler
 from django_ayework.worker.process import WakePipe, stop_signals
+from django_ayework.worker.skip_queue import intake
 
 
 class Command(JSONCommand):
@@ -30,6 +31,8 @@ class Command(JSONCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Fire once, or until stopped."""
         show_engine_log(options["verbosity"])
+        if self.is_whole_process:
+            intake.close()  # functions of schedules may enqueue works that skip the queue
         if options["once"]:
             sync()
             fired = fire_due(limit=ALL).fired
