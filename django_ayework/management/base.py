@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 
 from django.core.checks import CheckMessage, run_checks
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import Error
 
@@ -58,6 +58,9 @@ class AyeworkCommand(BaseCommand):
 
     def execute(self, *args: Any, **options: Any) -> Any:
         """Run the command."""
+        if self.is_whole_process and None in (sys.stdin, sys.stdout, sys.stderr):
+            open_missing_streams()
+            self.stdout, self.stderr = OutputWrapper(sys.stdout), OutputWrapper(sys.stderr)
         try:
             refuse_undecodable(options)
             return self.run(*args, **options)
@@ -163,6 +166,19 @@ class WorksCommand(JSONCommand):
         if not (options["ids"] or options["group"] or matching):
             ways = f"{', '.join(['ids, or --group', *flags[:-1]])} or {flags[-1]}"
             raise refused("choice", f"expected {ways} to say which {self.expected}.")
+
+
+def open_missing_streams() -> None:
+    """Open the null device for each standard stream that was closed when the process started.
+
+    The lowest descriptors are free then. A socket or a database file would take them, and be written to.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(descriptor, True)
+            stream = open(descriptor, mode, errors="backslashreplace", closefd=False)  # noqa: SIM115  # stays
+            setattr(sys, name, stream)
 
 
 def refuse_undecodable(options: Mapping[str, Any]) -> None:

@@ -1,8 +1,10 @@
 """Commands whose output is not read on, that are interrupted, or whose arguments are no text."""
 
+import os
 import signal
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 from django.core.management import call_command
@@ -47,6 +49,15 @@ def test_a_command_ends_as_usual_when_nobody_reads_on(process_env, unbuffered, c
     lines = ended.stderr.splitlines()
     expected = [f"{command}: {status}" for command, status in commands.items()]
     assert [line for line in lines if line.split(": ")[0] in commands] == expected, ended.stderr
+
+
+@pytest.mark.parametrize("command", ["scheduler --once", "worker --burst", "status"])
+def test_a_command_ends_as_usual_without_standard_streams(process_env, command):
+    """As in ``ayework_worker <&- >&- 2>&-``, as some daemons are started."""
+    arguments = [sys.executable, "-m", "django", *f"ayework_{command}".split()]
+    close = partial(os.closerange, 0, 3)
+    ended = subprocess.run(arguments, env=process_env, cwd=ROOT, timeout=PATIENCE, preexec_fn=close)
+    assert ended.returncode == 0
 
 
 @pytest.mark.parametrize(("is_whole_process", "raised"), [(True, SystemExit), (False, KeyboardInterrupt)])

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections import Counter
+from functools import partial
 
 import pytest
 
@@ -23,7 +24,7 @@ from tests.processes import (
     unread_pipe,
 )
 from tests.supervisor.kit import at_work, children, is_alive, supervisor
-from tests.supervisor.works import grow, kill_once, where
+from tests.supervisor.works import grow, kill_once, streams, where
 from tests.worker.works import at, started
 
 pytestmark = pytest.mark.vendors("sqlite")
@@ -97,6 +98,17 @@ def test_processes_start_and_are_replaced_although_nothing_can_be_printed(env):
         process.terminate()
         assert process.wait(PATIENCE) in (0, 120)  # 120: Python could not print the rest at its end
     assert WorkerProcess.objects.count() == 3
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)], ids=str)
+@pytest.mark.parametrize("variable", ["_", "TEST_THREAD"], ids=["forked", "spawned"])
+def test_processes_run_without_standard_streams(env, variable, closed):
+    """No socket and no file of the process takes the place of a stream that was closed."""
+    handle = enqueue(streams())
+    close = partial(os.closerange, closed[0], closed[-1] + 1)
+    with supervisor(env | {variable: "1"}, "--burst", preexec_fn=close) as process:
+        ended_well(process)
+    assert {handle.result(timeout=0)[number] for number in closed} == {os.devnull}
 
 
 def test_two_signals_to_the_whole_group_let_running_works_end(env, tmp_path):
