@@ -225,19 +225,20 @@ def flush_output() -> None:
             stream.flush()
 
 
-#: By this variable a child that runs the command again learns its end of the pipe, and its number.
+#: By this variable a child that runs the command again gets its end of the pipe, its number, and the port of
+#: the metrics, which the supervisor has chosen if --metrics-port is 0.
 SUPERVISED = "AYEWORK_SUPERVISED"
 
 
-def inherited() -> tuple[socket.socket, int] | None:
-    """Return the end of the pipe and the number of a child that runs the command again; None for others."""
+def inherited() -> tuple[socket.socket, int, int] | None:
+    """Return what a child that runs the command again got from its supervisor; None for others."""
     value = os.environ.pop(SUPERVISED, None)
     if value is None:
         return None
-    descriptor, number = map(int, value.split(","))
+    descriptor, number, port = map(int, value.split(","))
     end = socket.socket(fileno=descriptor)
     end.set_inheritable(False)
-    return end, number
+    return end, number, port
 
 
 def send_signs(end: socket.socket, signs: Signs) -> None:

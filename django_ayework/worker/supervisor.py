@@ -68,7 +68,7 @@ ChildMain = Callable[[socket.socket, int], int]
 Close = Callable[[], None]
 
 
-def start_child(number: int, main: ChildMain, parents: Sequence[Close]) -> Child:
+def start_child(number: int, main: ChildMain, parents: Sequence[Close], port: int) -> Child:
     """Start a child, which closes the files of its parent.
 
     Raises OSError when the system has no room for another process.
@@ -80,7 +80,7 @@ def start_child(number: int, main: ChildMain, parents: Sequence[Close]) -> Child
             if can_fork():
                 pid = fork_child(number, main, theirs, [ours.close, *parents])
             else:
-                pid = spawn_child(number, theirs)
+                pid = spawn_child(number, theirs, port)
     except BaseException:
         ours.close()
         raise
@@ -121,11 +121,11 @@ def fork_child(number: int, main: ChildMain, theirs: socket.socket, parents: Seq
     raise AssertionError("unreachable")
 
 
-def spawn_child(number: int, theirs: socket.socket) -> int:
+def spawn_child(number: int, theirs: socket.socket, port: int) -> int:
     """Run the command that this process runs once more, as a child."""
     theirs.set_inheritable(True)
     arguments = this_command()
-    environment = {**os.environ, SUPERVISED: f"{theirs.fileno()},{number}"}
+    environment = {**os.environ, SUPERVISED: f"{theirs.fileno()},{number},{port}"}
     return os.posix_spawn(arguments[0], arguments, environment, setsigmask=[])
 
 
@@ -224,6 +224,8 @@ class ProcessSlot:
     """One of the processes that there are to be: one child at work, and perhaps one that retires."""
 
     number: int
+    #: The port of the metrics, for the process that serves them.
+    port: int = 0
     children: list[Child] = field(default_factory=list)
     start_at: float = field(default_factory=time.monotonic)
     is_done: bool = False
@@ -239,7 +241,7 @@ class ProcessSlot:
     def start(self, main: ChildMain, parents: list[Close]) -> None:
         """Start a child; put that off if the system has no room for another process."""
         try:
-            child = start_child(self.number, main, parents)
+            child = start_child(self.number, main, parents, self.port)
         except OSError as error:
             self._put_off(0.0)
             when = self._when()
@@ -306,15 +308,13 @@ class Supervisor:
     """Runs ``size`` children in one thread, as a process with several cannot safely fork.
 
     Each child runs ``main``: a worker with a link to this supervisor. The first signal is passed on, the
-    second ends all of them at once. With ``exports`` there is one more child, whose number is ``EXPORTER``:
-    it serves metrics, and its health is not that of the workers.
+    second ends all of them at once. With ``port`` there is one more child, whose number is ``EXPORTER``: it
+    serves metrics at that port, and its health is not that of the workers.
     """
 
-    def __init__(
-        self, size: int, main: ChildMain, server: HealthServer | None = None, exports: bool = False
-    ) -> None:
+    def __init__(self, size: int, main: ChildMain, server: HealthServer | None = None, port: int = 0) -> None:
         self.workers = [ProcessSlot(number) for number in range(1, size + 1)]
-        self.slots = [*self.workers, *([ProcessSlot(EXPORTER)] if exports else [])]
+        self.slots = [*self.workers, *([ProcessSlot(EXPORTER, port)] if port else [])]
         self.main = main
         self.server = server
         self._signals = StopSignals()

@@ -67,6 +67,14 @@ def test_a_supervisor_serves_the_sum_of_its_processes_those_that_have_ended_incl
 
 
 @pytest.mark.vendors("sqlite")
+def test_a_process_that_is_spawned_serves_metrics_at_the_port_that_was_printed(env):
+    with supervisor(env | {"TEST_THREAD": "1"}, "--metrics-port", "0") as process:
+        url = address(process)
+        eventually(lambda: read(url, "workers_started_total") == 2)
+        stopped(process)
+
+
+@pytest.mark.vendors("sqlite")
 def test_the_process_that_serves_ends_with_the_bursts_of_the_workers(env):
     enqueue_many([add(a=1, b=2) for _ in range(3)])
     with supervisor(env, "--metrics-port", "0", "--burst") as process:

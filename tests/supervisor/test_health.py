@@ -126,10 +126,10 @@ def test_it_does_not_fork_when_another_thread_would_be_cut_off_nor_on_macos(monk
 def test_what_a_child_inherits_is_not_passed_on_to_its_own_children(monkeypatch):
     ours, theirs = heartbeat_pipe()
     with ours:
-        monkeypatch.setenv(SUPERVISED, f"{theirs.detach()},3")
-        end, number = inherited()
+        monkeypatch.setenv(SUPERVISED, f"{theirs.detach()},3,9100")
+        end, *given = inherited()
         with end:
-            assert (number, end.get_inheritable()) == (3, False)
+            assert (given, end.get_inheritable()) == ([3, 9100], False)
     assert SUPERVISED not in os.environ
     assert inherited() is None
 

@@ -103,11 +103,12 @@ class Command(DatabaseCommand):
         if self.is_whole_process:
             freeze_loaded_objects()
             shorten_switch_interval()
-        address = options["metrics_host"], options["metrics_port"]
+        host, port = options["metrics_host"], options["metrics_port"]
         if (supervised := inherited()) is not None:
-            return self.end(self.be_child(chosen, address, *supervised))
+            end, number, port = supervised
+            return self.end(self.be_child(chosen, (host, port), end, number))
         server = self.health_server(options["health_host"], options["health_port"])
-        metrics = None if options["metrics_port"] is None else metrics_server(*address)
+        metrics = None if port is None else metrics_server(host, port)
         if metrics is not None:
             self.say(f"Metrics are served at {metrics.url}{PATH}.")
         if chosen.processes > 1:
@@ -148,7 +149,7 @@ class Command(DatabaseCommand):
             return self.be_child(chosen, metrics.address if metrics else None, end, number)
 
         with log_named(chosen.name), nullcontext() if metrics is None else metrics.exporter.shared():
-            return Supervisor(chosen.processes, main, server, exports=metrics is not None).run()
+            return Supervisor(chosen.processes, main, server, metrics.address[1] if metrics else 0).run()
 
     def be_child(
         self, chosen: WorkerOptions, metrics: tuple[str, int] | None, end: socket.socket, number: int
