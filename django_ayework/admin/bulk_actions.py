@@ -187,7 +187,7 @@ class BulkActionAdmin(ButtonsAdmin, LiveAdmin):
 
     def created(self, request: HttpRequest, row: BulkAction) -> HttpResponse:
         """Log a new bulk action, and go to its page."""
-        filters = filter_in_words(bulk_actions.filter_of(row))
+        filters = filter_in_words(bulk_actions.filter_of(row), error=bulk_actions.error_of(row))
         words = "; ".join(f"{label}: {value}" for label, value in filters)
         pace = "" if row.per_minute is None else _(" %(count)d per minute.") % {"count": row.per_minute}
         self.log_addition(request, row, f"{title_of(row)}. {words}.{pace}")
@@ -207,7 +207,7 @@ class BulkActionAdmin(ButtonsAdmin, LiveAdmin):
             "title": title_of(obj),
             "subtitle": None,
             **self.live_context(request, obj),
-            "words": filter_in_words(bulk_actions.filter_of(obj), links),
+            "words": filter_in_words(bulk_actions.filter_of(obj), links, bulk_actions.error_of(obj)),
             "live_url": self.address("live", obj.pk),
             **{f"{button.name}_url": button.url for button in self.shown_buttons(request, obj)},
             "history_url": links.address(BulkAction, "history", obj.pk),

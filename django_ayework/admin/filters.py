@@ -29,9 +29,7 @@ from django_ayework.flow import bulk_actions
 from django_ayework.flow.drawing import number_text
 from django_ayework.models import BulkAction, WorkerProcess
 from django_ayework.models.work import REASON_CHOICES, STATUS_CHOICES
-from django_ayework.rules.causes import normalised
 from django_ayework.rules.states import Status
-from django_ayework.store.causes import cause_of
 from django_ayework.store.database import clock, rows
 from django_ayework.store.rows import with_status
 from django_ayework.store.selection import COUNTED, FILTERS, day_of, pending_names
@@ -211,14 +209,16 @@ def plain_filter(query: QueryDict) -> tuple[str, dict[str, Any]]:
     return action, given
 
 
-def filter_in_words(filter: Mapping[str, Any], links: Links | None = None) -> list[tuple[str, str]]:
-    """Return a filter as labels and values; the cause as the error that its works share."""
+def filter_in_words(
+    filter: Mapping[str, Any], links: Links | None = None, error: str = ""
+) -> list[tuple[str, str]]:
+    """Return a filter as labels and values; the cause as the error that its works share, or shared."""
     if not filter:
         return [(_("works"), _("all"))]
-    return [(str(LABELS.get(name, name)), value_in_words(name, filter, links)) for name in filter]
+    return [(str(LABELS.get(name, name)), value_in_words(name, filter, links, error)) for name in filter]
 
 
-def value_in_words(name: str, filter: Mapping[str, Any], links: Links | None) -> str:
+def value_in_words(name: str, filter: Mapping[str, Any], links: Links | None, error: str) -> str:
     """Return one value of a filter."""
     value = filter[name]
     if name in CHOICES:
@@ -227,9 +227,8 @@ def value_in_words(name: str, filter: Mapping[str, Any], links: Links | None) ->
         more = len(value) - IDS_NAMED
         named = ", ".join(value[:IDS_NAMED])
         return named if more <= 0 else _("%(ids)s and %(count)d more") % {"ids": named, "count": more}
-    if name == "cause" and {"type", "reason"} <= filter.keys():
-        found = cause_of((filter["type"], filter["reason"], value))
-        return str(value) if found is None else pages.printable(normalised(found.error)) or str(value)
+    if name == "cause":
+        return pages.printable(error or bulk_actions.error_of_cause(filter)) or str(value)
     if name == "group_id" and links is not None:
         return links.group(value)
     return str(value)

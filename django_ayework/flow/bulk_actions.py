@@ -26,10 +26,12 @@ from django_ayework.flow.acts import ACTS, ActReport
 from django_ayework.flow.hooks import report
 from django_ayework.flow.notify import wake_workers
 from django_ayework.models import BulkAction, Work
+from django_ayework.rules.causes import normalised
 from django_ayework.rules.durations import later
 from django_ayework.rules.formatting import error_line, error_text
 from django_ayework.rules.states import Status
 from django_ayework.store import bulk_actions
+from django_ayework.store.causes import cause_of
 from django_ayework.store.database import (
     alias,
     clock,
@@ -60,6 +62,8 @@ WRITTEN = ("done", "refused", "report", "status", "cursor", "next_at", "ended_at
 OTHERS_TURN = 0.5
 #: Stored as the number of expected works when nobody has counted them.
 UNKNOWN = -1
+#: The key, among the parameters, of the error of the cause: works that are retried have no cause any more.
+ERROR = "error"
 #: For how long bulk actions that have ended are kept.
 KEPT_FOR = timedelta(days=30)
 
@@ -146,6 +150,8 @@ def start(
     if not counted and counted is not None and "type" in filter and registry.find(filter["type"]) is None:
         require_work_of(filter["type"])
     row.expected = UNKNOWN if counted is None else counted
+    if error := error_of_cause(filter_of(row)):
+        row.parameters = json.dumps({**parameters, ERROR: error})
     return stored(row)
 
 
@@ -200,6 +206,19 @@ def filter_of(row: BulkAction) -> dict[str, Any]:
     """Return the filter of a bulk action."""
     filter: dict[str, Any] = json.loads(row.filter)
     return filter
+
+
+def error_of(row: BulkAction) -> str:
+    """Return the error of the cause in the filter as it was at the start; "" if it was not known."""
+    return str(json.loads(row.parameters).get(ERROR, ""))
+
+
+def error_of_cause(filter: Mapping[str, Any]) -> str:
+    """Return the error that the dead works of the cause in a filter share; "" if it is not known."""
+    if not {"type", "reason", "cause"} <= filter.keys():
+        return ""
+    found = cause_of((str(filter["type"]), str(filter["reason"]), str(filter["cause"])))
+    return "" if found is None else normalised(found.error)
 
 
 class Place(NamedTuple):

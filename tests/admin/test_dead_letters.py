@@ -289,6 +289,21 @@ def test_the_fragment_is_not_sent_again_while_nothing_changes(operator):
     assert operator.get(live, headers={"If-None-Match": first["ETag"]}).status_code == 304
 
 
+@each_database
+def test_a_bulk_action_shows_the_error_of_its_cause_after_its_works_have_left_it(operator, page, cards):
+    dead_works(2, "no order")
+    [(_text, retry), *_] = cards()[0].acts
+    query = {name: values[0] for name, values in parse_qs(urlsplit(retry).query).items()}
+    start(operator, **query)
+    unknown = start_bulk_action("retry", {"type": "shop.fail", "reason": "exhausted", "cause": "f" * 16})
+    run_bulk_actions()
+    assert not Work.objects.filter(status="dead").exists()
+    shown = page(PAGE, BulkAction.objects.get(expected=2).pk)
+    assert_shows(shown, "RuntimeError: no order …")
+    assert_hides(shown, query["cause"])
+    assert_shows(page(PAGE, unknown.pk), "f" * 16)
+
+
 def test_refusals_and_errors_stay_text(page):
     WorkFactory(id="w1", status="cancelled", type=XSS)
     row = start_bulk_action("retry", {"type": XSS}, by=XSS)
