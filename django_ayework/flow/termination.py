@@ -16,7 +16,7 @@ from django_ayework.define.context import AbortReason, Context
 from django_ayework.define.handles import Handle, Kind
 from django_ayework.define.plans import Plan, plan_of, root_of
 from django_ayework.define.requests import GATE_TYPE, WorkRequest
-from django_ayework.errors import AlreadyCompleted, BlockerReference, WorkNotFound
+from django_ayework.errors import AlreadyCompleted, BlockerReference, InvalidInstruction, WorkNotFound
 from django_ayework.flow.context_services import EngineServices, assignment_of
 from django_ayework.flow.gates import flush, make_moves, open_gate, unreleased_ids
 from django_ayework.flow.outcomes import success_from
@@ -238,8 +238,9 @@ def completing(id: str) -> Generator[Context]:
     current step of the chain. The work ends in the caller's transaction, if there is one. An error in the
     block changes nothing.
 
-    Raises WorkNotFound, AlreadyCompleted, and InvalidInstruction for several instructions that are not part
-    of one another.
+    Raises WorkNotFound and AlreadyCompleted, also if the block has deleted or ended the work, and
+    InvalidInstruction for several instructions that are not part of one another, and if the block has changed
+    the work otherwise.
 
     Example::
 
@@ -252,7 +253,27 @@ def completing(id: str) -> Generator[Context]:
         yield context
         root = root_of(context)
         if root is not None:
+            require_unchanged(row)
             end_with_success(row, plan_of(root, context, strict=True))
+
+
+def require_unchanged(row: WorkRow) -> None:
+    """Raise if the block of this transaction has changed a work that it is to end; it may report progress.
+
+    The row is locked, so nobody else has. What follows an end must follow one that is written.
+    """
+    now = find_row(row.id)
+    if now is None:
+        raise not_found(row.id, "completed")
+    if is_terminal(now.status):
+        raise already_ended(row.id, now, "completed")
+    if now._replace(progress=row.progress) != row:
+        raise InvalidInstruction(
+            f"expected the work {row.id} ({row.type}) to stay as it is inside of the block that completes it, "
+            "but the block has changed it. Complete it before or after the other act.",
+            id=row.id,
+            code="changed-while-completing",
+        )
 
 
 @sync_only

@@ -19,6 +19,7 @@ from django_ayework.api import (
     cancel,
     change_priority,
     change_queue,
+    delete_chains,
     trigger,
 )
 from django_ayework.flow import termination
@@ -109,6 +110,30 @@ def test_an_error_in_the_block_undoes_everything_and_a_block_that_says_nothing_c
     with completing(handle.id) as ctx:
         ctx.void()
     assert (handle.state().status, handle.state().result) == ("success", None)
+
+
+@pytest.mark.parametrize(
+    ("act", "error", "message"),
+    [
+        (lambda id: cancel(group=id), errors.AlreadyCompleted, "it is cancelled, so it cannot be completed"),
+        (complete, errors.AlreadyCompleted, "it is success, so it cannot be completed"),
+        (lambda id: delete_chains(id), errors.WorkNotFound, "completed"),
+        (trigger, errors.InvalidInstruction, "to stay as it is inside of the block"),
+        (lambda id: enqueue(add(a=5, b=5), unit="mine"), errors.InvalidInstruction, "to stay as it is"),
+    ],
+)
+def test_a_block_that_changes_the_work_itself_changes_nothing(act, error, message):
+    handle = enqueue(add(a=1, b=2), delay=3600, unit="mine")
+    gate = enqueue(dependency([handle], [add(a=3, b=3)]))
+    with pytest.raises(error, match=message), completing(handle.id) as ctx:
+        act(handle.id)
+        ctx.queue([add(a=8, b=8)])
+    assert (handle.state().status, gate.state().status) == ("scheduled", "blocked")
+    assert Work.objects.count() == 2
+    with completing(handle.id) as ctx:
+        ctx.progress(1, 2)
+        ctx.void()
+    assert (handle.state().status, gate.state().status) == ("success", "success")
 
 
 def test_scheduled_works_are_triggered_all_or_none_and_their_states_come_in_the_order_given_each_once():
