@@ -12,15 +12,16 @@ from typing import Any
 from django_ayework.define.context import Assignment
 from django_ayework.define.types import registry
 from django_ayework.documentation import type_error
-from django_ayework.flow.payloads import codec_of, decode_value
-from django_ayework.flow.states import blocker_ids_of, dependents_of
+from django_ayework.errors import WorkNotFound
+from django_ayework.flow.payloads import codec_of, decode_options, decode_value
+from django_ayework.flow.states import blocker_ids_of, dependents_of, gate_of
 from django_ayework.rules.formatting import error_before
 from django_ayework.rules.identity import require_text
 from django_ayework.rules.states import Status
 from django_ayework.store import entries
 from django_ayework.store.connections import read
 from django_ayework.store.database import clock
-from django_ayework.store.rows import WorkRow, last_steps, statuses_of
+from django_ayework.store.rows import WorkRow, find_row, last_steps, statuses_of
 
 # The facts of a work that a context shows.
 
@@ -29,17 +30,39 @@ def assignment_of(row: WorkRow) -> Assignment:
     """Return the facts a handler may read. Those that it has waited for are perhaps very many ids."""
     return Assignment(
         row.id, row.type, row.group, row.chain, row.attempt, row.parent_id,
-        lambda: read(lambda: dependents_of(row)), lambda: read(lambda: results_of_blockers(row)),
+        lambda: read(lambda: kept_dependents_of(row)), lambda: read(lambda: results_of_blockers(row)),
         error_before(row.error) or None, row.deadline, row.unit,
     )  # fmt: skip
+
+
+def kept_dependents_of(row: WorkRow) -> tuple[str, ...]:
+    """Return the ids that the gate which released this work had waited for; raise if the gate was deleted."""
+    ids = dependents_of(row)
+    gate = None if ids else gate_of(row, decode_options(row.options))
+    if gate is not None and find_row(gate) is None:
+        raise deleted(row, gate)
+    return ids
 
 
 def results_of_blockers(row: WorkRow) -> tuple[Any, ...]:
     """Return the results of the chains that had blocked a work, in the order they were given."""
     ids = blocker_ids_of(row)
     steps = last_steps(set(ids)) if ids else {}
+    if missing := next((id for id in ids if id not in steps), None):
+        raise deleted(row, missing)
     results = {id: decode_value(row.result, codec_of(registry.find(row.type))) for id, row in steps.items()}
-    return tuple(results.get(id) for id in ids)
+    return tuple(results[id] for id in ids)
+
+
+def deleted(row: WorkRow, id: str) -> WorkNotFound:
+    """Return the error for a work that is retried after what it had waited for was deleted."""
+    return WorkNotFound(
+        f"expected what {row.type!r} had waited for to be there still, but {id} was deleted, as its "
+        "retention is over. Queue the workflow anew, and keep its works for longer: retention= or "
+        "AYEWORK['RETENTION'].",
+        id=id,
+        code="waited-for-deleted",
+    )
 
 
 # The calls of a running handler to the engine.

@@ -269,8 +269,8 @@ def require_unchanged(row: WorkRow) -> None:
         raise already_ended(row.id, now, "completed")
     if now._replace(progress=row.progress) != row:
         raise InvalidInstruction(
-            f"expected the work {row.id} ({row.type}) to stay as it is inside of the block that completes it, "
-            "but the block has changed it. Complete it before or after the other act.",
+            f"expected the work {row.id} ({row.type}) to stay as it is inside of the block that completes "
+            "it, but the block has changed it. Complete it before or after the other act.",
             id=row.id,
             code="changed-while-completing",
         )

@@ -106,7 +106,8 @@ def erase(ids: Sequence[str]) -> int:
 def delete_ended(status: str, type: str, before: datetime, limit: int) -> int:
     """Delete up to ``limit`` works of a terminal status and a type that ended before; return how many.
 
-    The longest ended go first. Works whose group is open, or that a live waiter watches, are kept.
+    The longest ended go first. Works whose group is open, or that a live waiter watches, are kept. The last
+    step of a chain is kept as long as any other one: it says how the chain has ended.
     """
     ended = rows(Work).filter(status=status, type=type, ended_at__lt=before).order_by("ended_at")
     with atomic():
@@ -122,7 +123,11 @@ def prunable(ended: QuerySet[Any]) -> QuerySet[Any]:
     open_group = rows(Group).filter(id=OuterRef("group_id"), open__gt=0)
     live = rows(Work).filter(id=OuterRef("waiter_id"), status__in=[str(s) for s in LIVE])
     watched = rows(Edge).filter(Exists(live), watched_id__in=[OuterRef("id"), OuterRef("chain_id")])
-    return ended.filter(~Exists(open_group), ~Exists(watched)).select_for_update(skip_locked=True)
+    chain = rows(Work).filter(chain_id=OuterRef("chain_id"))
+    before = chain.filter(chain_index__lt=OuterRef("chain_index"))
+    after = chain.filter(chain_index__gt=OuterRef("chain_index"))
+    unneeded = ended.filter(~Exists(open_group), ~Exists(watched), ~Exists(before) | Exists(after))
+    return unneeded.select_for_update(skip_locked=True)
 
 
 def types_ended(status: str) -> Iterator[tuple[str, datetime]]:

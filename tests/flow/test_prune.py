@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from django_ayework import complete, dependency, enqueue, enqueue_many, retry, work
+from django_ayework import Context, cancel, complete, dependency, enqueue, enqueue_many, retry, work
 from django_ayework.flow.maintenance import prune, prune_others
 from django_ayework.models import Attempt, Edge, Group, StoreEntry, Waiter, Work, WorkerProcess
 from django_ayework.store.entries import set_if_absent
@@ -14,6 +14,7 @@ from django_ayework.testing import drain, now, running_worker, time_travel
 from django_ayework.testing.factories import AttemptFactory, WorkerProcessFactory, WorkFactory
 from tests.app.works import add, fail
 from tests.flow.kit import ONCE
+from tests.marks import each_database
 from tests.processes import eventually
 
 pytestmark = pytest.mark.django_db
@@ -118,6 +119,56 @@ def test_works_that_a_live_waiter_watches_are_kept():
     time_travel(2 * DAY)
     assert prune() == 4
     assert (Waiter.objects.count(), Edge.objects.count(), Group.objects.count()) == (0, 0, 0)
+
+
+@each_database
+def test_the_last_step_of_a_chain_is_kept_as_long_as_others_and_says_how_it_ended(configure):
+    configure(RETENTION={"success": 7 * DAY})
+
+    @work(name="prune.reserve")
+    def reserve(ctx: Context):
+        return ctx.continue_with(add(a=1, b=2), delay=60)
+
+    chain = enqueue(reserve())
+    drain()
+    cancel(Work.objects.get(status="scheduled").id)
+    time_travel(2 * DAY)
+    assert (prune(), chain.chain_state().status) == (0, "cancelled")
+    blocked = enqueue(add(a=3, b=4), blockers=[chain])
+    drain(raises=False)
+    assert blocked.state().status == "dead"
+    time_travel(6 * DAY)
+    assert sum(prune() for _ in range(3)) == 2
+    assert left() == {blocked.id}
+
+
+@each_database
+@pytest.mark.parametrize("waits", ["dependents", "blockers"])
+def test_a_dead_work_that_is_retried_without_its_inputs_does_not_succeed(waits):
+    broken = [True]
+
+    @work(name="prune.merge", retry=ONCE)
+    def merge(ctx: Context) -> int:
+        if broken:
+            raise RuntimeError(broken.pop())
+        return len(getattr(ctx, waits))
+
+    @work(name="prune.fetch")
+    def fetch(ctx: Context):
+        return ctx.queue([add(a=1, b=2)]).next(merge())
+
+    if waits == "blockers":
+        enqueue(merge(), blockers=[enqueue(add(a=1, b=2))])
+    else:
+        enqueue(fetch())
+    drain(raises=False)
+    time_travel(2 * DAY)
+    prune()
+    [dead] = Work.objects.all()
+    retry(dead.id)
+    drain(raises=False)
+    dead.refresh_from_db()
+    assert (dead.status, "was deleted, as its retention is over" in dead.error) == ("dead", True)
 
 
 def test_expired_claims_and_workers_that_are_long_gone_are_deleted():
