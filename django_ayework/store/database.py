@@ -15,6 +15,7 @@ from django.db import (
     DataError,
     Error,
     IntegrityError,
+    InternalError,
     OperationalError,
     connections,
     transaction,
@@ -104,6 +105,15 @@ def savepoints() -> Iterator[None]:
 def open_transactions() -> int:
     """Return how many transactions and savepoints this thread is inside, one in the other."""
     return len(blocks_of(connection())) if has_connected() else 0
+
+
+def is_spoiled() -> bool:
+    """Tell whether the transaction that this thread is inside can only be rolled back."""
+    try:
+        fetch("SELECT 1", ())
+    except (transaction.TransactionManagementError, InternalError):
+        return True
+    return False
 
 
 def dialect() -> Dialect:

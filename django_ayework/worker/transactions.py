@@ -23,7 +23,7 @@ from django_ayework.flow.hooks import report
 from django_ayework.flow.settle import Settlement, settle_here, was_settled
 from django_ayework.store.attempts import write_progress
 from django_ayework.store.connections import unwound
-from django_ayework.store.database import atomic, connection, is_contention, open_transactions
+from django_ayework.store.database import atomic, connection, is_contention, is_spoiled, open_transactions
 from django_ayework.store.leases import Holder, holders_of
 from django_ayework.store.rows import lock_rows
 from django_ayework.worker.handlers import in_thread, require_plain_act, settlement_of
@@ -307,8 +307,8 @@ class OwnTransaction:
 
     def _end(self, error: BaseException | None, trace: Any) -> None:
         left = unwound(connection(), self._depth + 1, error)
-        if error is not None or left:
-            refusal = error or self._refusal("leave transaction.atomic() open inside its transaction")
+        refusal = error or self._refused_end(bool(left))
+        if refusal is not None:
             self._atomic.__exit__(type(refusal), refusal, trace)
             if error is None:
                 raise refusal
@@ -328,6 +328,21 @@ class OwnTransaction:
             except BaseException as raised:  # whatever it is, the work has succeeded
                 message = f"work {self._delivery.row.id} had succeeded when {callback.run!r} raised"
                 report(raised, "commit", message)
+
+    def _refused_end(self, left: bool) -> InvalidInstruction | None:
+        """Return why a block cannot be committed that has ended without an error.
+
+        After an error of the database that was caught, the commit would roll back, and say nothing. A block
+        that settles has written the outcome since, which fails then.
+        """
+        if left:
+            return self._refusal("leave transaction.atomic() open inside its transaction")
+        if self.settles or not is_spoiled():
+            return None
+        return self._refusal(
+            "catch an error of the database in its transaction, unless the failing part is in "
+            "transaction.atomic() of its own"
+        )
 
     def _has_committed(self, settlement: Settlement, unanswered: Error) -> bool:
         """Read whether the database has committed a transaction without an answer.

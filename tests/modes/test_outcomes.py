@@ -2,9 +2,10 @@
 
 import asyncio
 import threading
+from contextlib import suppress
 
 import pytest
-from django.db import transaction
+from django.db import Error, IntegrityError, connection, transaction
 
 from django_ayework import Context, Retry, cancel, complete, completing, dependency, enqueue, work
 from django_ayework.errors import ImproperWork, InvalidInstruction, InvalidOption
@@ -72,6 +73,35 @@ def test_an_error_leaves_what_the_mode_promises_in_a_worker(how, caplog):
             assert Work.objects.count() == 4 * number
             Order.objects.all().delete()
     assert "came too late" not in caplog.text, "an outcome was settled twice"
+
+
+def spoiled_by_a_model(ctx: Context) -> str:
+    order = Order.objects.create(reference="first")
+    with ctx.prepare():
+        note(ctx, "prepare")
+        with suppress(IntegrityError):
+            Order.objects.create(pk=order.pk)
+    return "charged"
+
+
+def spoiled_by_a_statement(ctx: Context) -> str:
+    with ctx.prepare(), connection.cursor() as cursor:
+        note(ctx, "prepare")
+        with suppress(Error):
+            cursor.execute("no statement")
+    return "charged"
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("handler", [spoiled_by_a_model, spoiled_by_a_statement])
+def test_prepare_does_not_lose_its_rows_to_an_error_of_the_database_that_was_caught(handler):
+    handle = enqueue(work(name="modes.case", retry=Retry(attempts=1))(handler)())
+    with running_worker(burst=True) as worker:
+        worker._thread.join(20)
+    if handle.state().status == "success":
+        assert notes() == ["prepare 1"], "this database undoes the statement alone"
+    else:
+        assert "expected the handler not to catch an error of the database" in handle.state().error
 
 
 def returned_outside(ctx: Context):
