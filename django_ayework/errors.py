@@ -315,15 +315,17 @@ def did_you_mean(name: str, known: Iterable[str], meanings: Mapping[str, str] | 
 
     >>> did_you_mean("QUEUE", ["QUEUES", "LEASE"])
     " Did you mean 'QUEUES'?"
+    >>> did_you_mean("receipt", ["shop.receipt"])
+    " Did you mean 'shop.receipt'?"
     >>> did_you_mean("zzz", ["QUEUES"]), did_you_mean("letters.cleanup", ["letters.pay"])
     ('', '')
     >>> did_you_mean("retires", ["expires"], {"retries": "retry=Retry(attempts=…)"})
     ' Did you mean retry=Retry(attempts=…)?'
     """
-    meanings = meanings or {}
+    known, meanings = list(known), meanings or {}
     others = [other for other in meanings if len(other) > SHORT or other == name]
     prefix = name[: name.rfind(".") + 1]  # that names share an app does not make them alike
-    nearest = [
+    nearest = [each for each in known if each.endswith(f".{name}")] or [
         near
         for near in difflib.get_close_matches(name, [*known, *others], n=3, cutoff=0.6)
         if not near.startswith(prefix)

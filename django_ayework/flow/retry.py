@@ -50,10 +50,11 @@ from django_ayework.store.transitions import replace_input
 def retry(id: str, input: Any = None, again: bool = False, by: str = "") -> Handle[Any, Any]:
     """Make a dead or cancelled work pending again with a full budget of attempts; return its handle.
 
-    Its group re-opens, and waiters that died because of it wait again. ``expires`` counts anew, an explicit
-    ``deadline`` stays. ``input`` replaces the stored input, which is kept as a revision that names ``by``, a
-    user. A waiter is decided anew from the works for which it waits. With ``again`` a success is run again as
-    a new work; the old work is its parent.
+    A cancelled work that had waited for its start is scheduled again, if that is to come. Its group re-opens,
+    and waiters that died because of it wait again. ``expires`` counts anew, an explicit ``deadline`` stays.
+    ``input`` replaces the stored input, which is kept as a revision that names ``by``, a user. A waiter is
+    decided anew from the works for which it waits. With ``again`` a success is run again as a new work; the
+    old work is its parent.
 
     Raises WorkNotFound, and NotRetryable for a work in any other status, or for a waiter that still cannot be
     met, naming the members to retry first.
@@ -90,17 +91,21 @@ def require_retryable(row: WorkRow, again: bool) -> None:
     if again:
         expected, hint = "dead, cancelled or success", "wait for its end, or cancel it first."
     elif is_success and not is_gate:
-        hint += f" To run it once more, as a new work, call retry({row.id!r}, again=True)."
+        hint += " To run it once more, as a new work, give again=True, or --again in the command."
     text = f"expected the work {row.id} to be {expected}, but it is {row.status}; {hint}"
     raise NotRetryable(text, id=row.id)
 
 
 def start_over(unit_of_work: UnitOfWork, row: WorkRow) -> None:
-    """Make a work pending again; its last error is kept for the handler to see."""
+    """Make a work pending again; its last error is kept for the handler to see.
+
+    A cancelled work that had not begun waits for its start again, if that is to come.
+    """
+    waits = row.status == Status.CANCELLED and row.attempt == 0 and row.run_at > unit_of_work.now
     move = row.becoming(
-        Status.PENDING,
+        Status.SCHEDULED if waits else Status.PENDING,
         attempt=0,
-        run_at=unit_of_work.now,
+        run_at=row.run_at if waits else unit_of_work.now,
         deadline=deadline_anew(row, unit_of_work.now),
         error="" if row.reason == Reason.UNKNOWN_TYPE else error_before(row.error),
     )

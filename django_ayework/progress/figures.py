@@ -57,7 +57,7 @@ def figures_of(watched: Watched) -> ProgressFigures | None:
     work = rows(Work).filter(id=watched.id).values(*COLUMNS).first()
     if not watched.group:
         return None if work is None else of_work(work, clock.now())
-    group = rows(Group).filter(id=watched.id).values("open", "total", "dead").first()
+    group = rows(Group).filter(id=watched.id).values("id", "open", "total", "dead").first()
     if group is not None:
         return of_group(group, work, clock.now())
     return None if work is None else of_work(work, clock.now())  # the only one of its group
@@ -84,7 +84,7 @@ def of_group(group: Mapping[str, Any], root: Mapping[str, Any] | None, now: date
     """Return how far a group is, by how many of its works have ended."""
     ended = group["total"] - group["open"]
     if not group["open"]:
-        state, words = ("failed", _("Finished, with failures")) if group["dead"] else ("success", _("Done"))
+        state, words = end_of_group(group, root)
         return ProgressFigures(state, words, ended, group["total"])
     started_at = root["started_at"] if root is not None else None
     has_begun = ended > 0 or root is None or started_at is not None
@@ -93,6 +93,17 @@ def of_group(group: Mapping[str, Any], root: Mapping[str, Any] | None, now: date
     return ProgressFigures(
         state, str(WORDS[status]), ended, group["total"], failed_in_words(group["dead"]), left
     )
+
+
+def end_of_group(group: Mapping[str, Any], root: Mapping[str, Any] | None) -> tuple[str, str]:
+    """Return how a group has ended, in words too: with success only if all of its works have succeeded."""
+    if group["dead"]:
+        return "failed", _("Finished, with failures")
+    if root is not None and root["status"] == Status.CANCELLED:
+        return "cancelled", str(WORDS[Status.CANCELLED])
+    if rows(Work).filter(group_id=group["id"], status=Status.CANCELLED).exists():
+        return "cancelled", _("Finished, partly cancelled")
+    return "success", _("Done")
 
 
 def state_of(status: str) -> str:

@@ -93,7 +93,7 @@ MOVES: Final[dict[Status, frozenset[Status]]] = {
     ),
     Status.SUCCESS: frozenset(),
     Status.DEAD: frozenset({Status.PENDING, Status.BLOCKED}),
-    Status.CANCELLED: frozenset({Status.PENDING, Status.BLOCKED}),
+    Status.CANCELLED: frozenset({Status.SCHEDULED, Status.PENDING, Status.BLOCKED}),
 }
 
 

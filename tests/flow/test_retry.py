@@ -9,7 +9,7 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.db import transaction
 
-from django_ayework import Context, NotRetryable, Retry, aretry, dependency, enqueue, retry, work
+from django_ayework import Context, NotRetryable, Retry, aretry, cancel, dependency, enqueue, retry, work
 from django_ayework.errors import UnknownWorkType, WorkNotFound
 from django_ayework.models import DeadLetter, Gate, Work
 from django_ayework.testing import drain, now, time_travel
@@ -17,6 +17,7 @@ from django_ayework.testing.factories import WorkFactory
 from tests.app.works import add, fail
 from tests.flow.kit import Oops, Opaque, stated
 from tests.invariants import assert_consistent
+from tests.marks import each_database
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("consistent")]
 
@@ -134,7 +135,7 @@ def test_a_success_is_run_again_as_a_new_work_whose_parent_it_is():
     drain()
     before = Work.objects.filter(id=old.id).values().get()
     time_travel(3600)
-    hint = rf"as a new work, call retry\('{old.id}', again=True\)"
+    hint = "as a new work, give again=True, or --again in the command"
     with pytest.raises(NotRetryable, match=rf"it is success; only ended works without success .*{hint}"):
         retry(old.id)
     with pytest.raises(Oops), transaction.atomic():
@@ -179,8 +180,9 @@ def test_it_has_its_dependents_and_the_results_of_its_blockers_again_and_a_gate_
     assert (again.state().blockers, again.result()[3]) == ((watched.id,), (3,))
     Work.objects.filter(id=watched.id).delete()  # as its retention is over
     again = retry(blocked.id, again=True)
-    drain()
-    assert (again.state().blockers, again.result()[3]) == ((watched.id,), (None,))
+    with pytest.raises(WorkNotFound, match=f"{watched.id} was deleted, as its retention is over"):
+        drain()
+    assert again.state().blockers == (watched.id,)
     assert_consistent()
     for again, text in (
         (True, "is a gate that has opened"),
@@ -200,3 +202,16 @@ def test_a_step_begins_a_chain_of_its_own_and_a_unit_that_has_a_live_work_is_ref
     drain()
     assert (new.chain(), new.state().chain_id, new.state().chain_index) == ("end", new.id, 0)
     assert Work.objects.filter(chain_id=old.id).count() == 2
+
+
+@each_database
+def test_a_cancelled_work_waits_for_its_start_again_if_that_is_to_come():
+    later, soon, tried = (enqueue(fail(), delay=delay) for delay in (3600, 60, 0))
+    drain(raises=False)
+    assert tried.state().status == "scheduled"
+    for handle in (later, soon, tried):
+        cancel(handle.id)
+    time_travel(120)
+    states = [retry(handle.id).state() for handle in (later, soon, tried)]
+    assert [state.status for state in states] == ["scheduled", "pending", "pending"]
+    assert states[0].start_at - now() < timedelta(seconds=3500)

@@ -10,7 +10,7 @@ from django.template import Context as TemplateContext
 from django.template import Template
 from django.urls import NoReverseMatch
 
-from django_ayework import Context, Worker, enqueue, enqueue_many, work
+from django_ayework import Context, Worker, cancel, enqueue, enqueue_many, work
 from django_ayework.models import Work
 from django_ayework.progress import progress_token, progress_url
 from django_ayework.store.database import clock
@@ -104,6 +104,12 @@ def test_a_group_shows_how_many_of_its_works_have_ended_and_failed(shown, django
     assert_shows(shown(group, group=True), "2 of 3 · 66 %", "In progress")
     text = shown(GroupFactory(open=0, total=5, dead=2).id, group=True)
     assert_shows(text, "Finished, with failures", "5 of 5", "data-live-done")
+    cancelled = enqueue_many([add(a=1, b=2), add(a=3, b=4)], together=True)
+    drain(limit=1)
+    cancel(cancelled[1].id)
+    text = shown(cancelled[0], group=True, result_url="/result/")
+    assert_shows(text, "Finished, partly cancelled", "2 of 2", "data-live-done")
+    assert "/result/" not in text
     failing = GroupFactory(open=1, total=5, dead=2).id
     with django_assert_max_num_queries(2):
         assert "2 failed" in shown(failing, group=True)
