@@ -145,6 +145,13 @@ def blocks_of(connection: BaseDatabaseWrapper) -> list[Any]:
     return blocks
 
 
+def as_of_test_case(block: Any) -> Any:
+    """Let ``atomic(durable=True)`` begin inside a block of ``transaction.atomic()``, as in a TestCase."""
+    # Django 5.2 to 6.1: Atomic._from_testcase, undocumented, which TestCase sets on its own blocks.
+    block._from_testcase = True
+    return block
+
+
 def commits_on_exit(connection: BaseDatabaseWrapper) -> bool:
     """Tell whether the end of the outermost ``atomic()`` commits; not so after ``set_autocommit(False)``."""
     # Django 5.2 to 6.1: DatabaseWrapper.commit_on_exit, undocumented.

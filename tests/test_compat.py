@@ -256,6 +256,12 @@ def test_blocks_and_commit_callbacks_of_a_connection_can_be_seen():
 
 
 @pytest.mark.django_db(transaction=True)
+def test_a_durable_block_begins_inside_a_block_like_that_of_a_test_case():
+    with compat.as_of_test_case(transaction.atomic()), transaction.atomic(durable=True):
+        assert len(compat.blocks_of(connection)) == 2
+
+
+@pytest.mark.django_db(transaction=True)
 def test_a_manual_transaction_is_told_from_one_that_commits():
     transaction.set_autocommit(False)
     try:

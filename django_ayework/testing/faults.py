@@ -20,10 +20,10 @@ from typing import Any
 
 from django.db import OperationalError, connections, transaction
 
-from django_ayework.compat import take_commit_callbacks
+from django_ayework.compat import as_of_test_case, take_commit_callbacks
 from django_ayework.define.context import AbortReason
 from django_ayework.flow.maintenance import reclaim
-from django_ayework.flow.settle import Settlement
+from django_ayework.flow.settle import Settlement, Success
 from django_ayework.rules.formatting import counted
 from django_ayework.store import leases
 from django_ayework.store.database import alias, clock
@@ -37,9 +37,9 @@ from django_ayework.testing.running import (
     run_and_settle,
     run_here,
     savepoints,
+    settle_all,
 )
 from django_ayework.worker.attempt import Ended, HandlerCall
-from django_ayework.worker.beginning import note_deliveries
 from django_ayework.worker.in_flight import Delivery
 
 __all__ = ["deliver_twice", "die_after_commit", "lose_database", "lose_lease"]
@@ -48,14 +48,25 @@ __all__ = ["deliver_twice", "die_after_commit", "lose_database", "lose_lease"]
 ENDS = ("SAVEPOINT", "ROLLBACK", "RELEASE")
 
 
-def deliver_twice(*types: Named) -> AbstractContextManager[list[str]]:
+@contextmanager
+def deliver_twice(*types: Named) -> Iterator[list[str]]:
     """Let the worker die after the handler has returned, before its outcome is committed.
 
     What the handler wrote is kept, unless it was written in the transaction of the outcome (``atomic``, or
     ``ctx.complete()``). The work is reclaimed and delivered again, as its next attempt. A work without
-    further attempts is dead.
+    further attempts is dead. An attempt that fails is settled as usual; the fault happens in the next one.
+
+    ``ctx.acomplete()`` raises Aborted, as the worker dies at its end.
     """
-    return fault("deliver_twice", types, die_before_commit)
+
+    def attempt(due: list[Delivery], services: DrainServices) -> list[Ended]:
+        settled, lost = die_before_commit(due, services)
+        for delivery, _ in settled:
+            met.remove(delivery.row.id)
+        return settled + lost
+
+    with fault("deliver_twice", types, attempt) as met:
+        yield met
 
 
 def die_after_commit(*types: Named) -> AbstractContextManager[list[str]]:
@@ -134,26 +145,33 @@ def fault(name: str, types: tuple[Named, ...], attempt: Attempting) -> Iterator[
         running.faults.remove(strikes)
     if not met:
         whose = f" of {', '.join(sorted(names))}" if names else ""
-        raise AssertionError(f"faults.{name}() met no work{whose}: drain() has run none within the block.")
+        raise AssertionError(
+            f"faults.{name}() met no work{whose}: drain() has run none within the block, or their attempts "
+            "failed."
+        )
 
 
-def die_before_commit(due: list[Delivery], services: DrainServices) -> list[Ended]:
-    """Run works, and lose their outcomes; one that was written with the handler's rows is rolled back.
+def die_before_commit(due: list[Delivery], services: DrainServices) -> tuple[list[Ended], list[Ended]]:
+    """Run works; settle those that failed, and lose the outcomes of the others. Return the ends of both.
 
-    That last attempts begin is committed before.
+    The transaction in which an outcome was written is rolled back.
     """
-    note_deliveries(delivery for delivery in due if delivery.is_last_attempt)
-    with transaction.atomic(using=alias()):
-        run_here(load_of(due), services)
-        if any(delivery.settled for delivery in due):
-            transaction.set_rollback(True, using=alias())
-    ends = {settlement.row.id: settlement for settlement in lose(due)}
-    return [(delivery, ends.get(delivery.row.id)) for delivery in due]
+
+    def dying(call: HandlerCall) -> AbstractContextManager[None]:
+        if call.transactions is not None:
+            call.transactions.dies_before_commit = True
+        return savepoints(call)
+
+    outcomes = run_here(load_of(due), services, dying)
+    lost = [each for each, end in outcomes if each.lost or (end and isinstance(end.ending, Success))]
+    settled = settle_all([ended for ended in outcomes if ended[0] not in lost], services)
+    ends = {settlement.row.id: settlement for settlement in lose(lost)}
+    return settled, [(delivery, ends.get(delivery.row.id)) for delivery in lost]
 
 
 def lose_callbacks(due: list[Delivery], services: DrainServices) -> list[Ended]:
     """Run works and settle them, and drop what waits for the commit."""
-    with transaction.atomic(using=alias()):
+    with as_of_test_case(transaction.atomic(using=alias())):
         outcomes = run_and_settle(due, services)
         take_commit_callbacks(connections[alias()])
     return outcomes

@@ -230,8 +230,12 @@ def attempted(due: list[Delivery], services: DrainServices | None = None) -> lis
 
 def run_and_settle(due: list[Delivery], services: DrainServices, guard: Guard | None = None) -> list[Ended]:
     """Run a work or a batch, and settle the outcomes."""
-    outcomes = run_here(load_of(due), services, guard)
-    held = {delivery.row.id: delivery.row.delivery for delivery in due}
+    return settle_all(run_here(load_of(due), services, guard), services)
+
+
+def settle_all(outcomes: list[Ended], services: DrainServices) -> list[Ended]:
+    """Settle the outcomes of attempts."""
+    held = {delivery.row.id: delivery.row.delivery for delivery, _ in outcomes}
     write_progress({id: (held[id], text) for id, text in services.take_progress(held).items()})
     return [(each, settled(each, settlement, services)) for each, settlement in outcomes]
 

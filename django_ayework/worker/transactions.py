@@ -68,6 +68,8 @@ class AttemptTransactions:
         self.settlement: Settlement | None = None
         #: The error that has rolled back such a transaction.
         self.undone_by: BaseException | None = None
+        #: A test lets the worker die once the outcome is written, before that is committed.
+        self.dies_before_commit = False
         self._work_type = work_type
         self._services = services
         self._stored = stored
@@ -197,6 +199,8 @@ class AttemptTransactions:
             write_progress({id: (delivery, progress)})
         if settle_here([settlement]).refused:
             raise self._lost(loss_of(self.delivery, holders_of([id]).get(id)))
+        if self.dies_before_commit:
+            raise self._lost(None)
         own.settlement = settlement
         warn_if_late(self.delivery, "settled")
 

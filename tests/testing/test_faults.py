@@ -8,7 +8,7 @@ from django.db import OperationalError, transaction
 from django_ayework import BatchItem, Context, Retry, UnknownWorkType, batch_work, enqueue, work
 from django_ayework.models import Attempt
 from django_ayework.signals import work_succeeded
-from django_ayework.testing import drain, faults
+from django_ayework.testing import drain, faults, time_travel
 from tests.app.models import Order
 from tests.app.works import add
 from tests.marks import on_sqlite
@@ -41,6 +41,29 @@ def staged(ctx: Context, reference: str) -> Any:
         return ctx.result(reference)
 
 
+@work(name="faults.stages")
+def stages(ctx: Context) -> Any:
+    with ctx.prepare():
+        Order.objects.create(reference="prepared")
+    Order.objects.create(reference="between")
+    with ctx.complete():
+        Order.objects.create(reference="completed")
+
+
+@work(name="faults.async_stages")
+async def async_stages(ctx: Context) -> Any:
+    await ctx.aprepare(lambda: Order.objects.create(reference="prepared") and None)
+    await Order.objects.acreate(reference="between")
+    await ctx.acomplete(lambda: Order.objects.create(reference="completed") and None)
+    await Order.objects.acreate(reference="after")
+
+
+@work(name="faults.durable")
+def durable() -> None:
+    with transaction.atomic(durable=True):
+        Order.objects.create(reference="durable")
+
+
 @batch_work(name="faults.batch")
 def batch(items: list[BatchItem[str]]) -> list[None]:
     Order.objects.bulk_create(Order(reference=item.input) for item in items)
@@ -62,6 +85,68 @@ def test_a_work_that_runs_twice_shows_whether_its_handler_is_idempotent(type, or
     assert Order.objects.count() == orders
     assert handle.state().attempt == 2
     assert outcomes in (None, [each.outcome for each in Attempt.objects.filter(work_id=handle.id)])
+
+
+def references():
+    return sorted(Order.objects.values_list("reference", flat=True))
+
+
+@pytest.mark.usefixtures("database")
+@pytest.mark.parametrize(("type", "after"), [(stages, []), (async_stages, ["after"])], ids=str)
+def test_a_death_before_the_commit_undoes_only_the_transaction_of_the_outcome(type, after):
+    handle = enqueue(type())
+    with faults.deliver_twice():
+        report = drain()
+    assert references() == [*after, "between", "between", "completed", "prepared", "prepared"]
+    assert (report.ran, report.succeeded, handle.state().attempt) == (2, 1, 2)
+    assert Attempt.objects.get(work_id=handle.id).outcome == "lost"
+
+
+@pytest.mark.usefixtures("database")
+@pytest.mark.parametrize(("fault", "rows"), [(faults.deliver_twice, 2), (faults.die_after_commit, 1)])
+def test_a_durable_block_is_committed_within_a_fault(fault, rows):
+    enqueue(durable())
+    with fault():
+        assert drain().succeeded == 1
+    assert references() == ["durable"] * rows
+
+
+@pytest.mark.usefixtures("database")
+@pytest.mark.parametrize("is_atomic", [False, True])
+def test_a_first_attempt_that_fails_is_not_lost(is_atomic):
+    @work(name="faults.fails_first", atomic=is_atomic)
+    def fails_first(ctx: Context) -> None:
+        ctx.progress(1, total=2)
+        if ctx.attempt == 1:
+            raise ValueError("the first attempt failed")
+
+    handle = enqueue(fails_first())
+    with pytest.raises(ValueError, match="first attempt"), faults.deliver_twice():
+        drain()
+    assert (handle.state().status, handle.state().attempt) == ("scheduled", 1)
+    assert handle.state().progress is not None
+    time_travel(3600)
+    with faults.deliver_twice() as met:
+        assert drain().ran == 2
+    assert met == [handle.id]
+    outcomes = Attempt.objects.filter(work_id=handle.id).order_by("number").values_list("outcome", flat=True)
+    assert list(outcomes) == ["failed", "lost"]
+
+
+def test_the_fault_happens_in_the_first_attempt_that_succeeds():
+    @work(name="faults.fails_twice", retry=Retry(attempts=4, base=0))
+    def fails_twice(ctx: Context) -> None:
+        Order.objects.create(reference=str(ctx.attempt))
+        if ctx.attempt < 3:
+            raise ValueError("no luck")
+
+    enqueue(fails_twice())
+    with faults.deliver_twice():
+        drain()
+    assert references() == ["1", "2", "3", "4"]
+    enqueue(fails_twice(), retry=Retry(attempts=1))
+    with pytest.raises(AssertionError, match="or their attempts failed"), faults.deliver_twice():
+        drain(raises=False)
 
 
 def test_the_items_of_a_batch_are_delivered_twice():
