@@ -183,12 +183,19 @@ class CommitCallback(NamedTuple):
     robust: bool
 
 
-def take_commit_callbacks(connection: BaseDatabaseWrapper) -> list[CommitCallback]:
-    """Remove the functions that wait for the commit of a connection, and return them."""
+def commit_callbacks(connection: BaseDatabaseWrapper) -> list[CommitCallback]:
+    """Return the functions that wait for the commit of a connection."""
     # Django 5.2 to 6.1: DatabaseWrapper.run_on_commit, undocumented: savepoints, function, robust.
     waiting: list[Any] = connection.run_on_commit
-    connection.run_on_commit = []
     return [CommitCallback(function, robust) for _savepoints, function, robust in waiting]
+
+
+def take_commit_callbacks(connection: BaseDatabaseWrapper) -> list[CommitCallback]:
+    """Remove the functions that wait for the commit of a connection, and return them."""
+    # Django 5.2 to 6.1: see commit_callbacks().
+    taken = commit_callbacks(connection)
+    connection.run_on_commit = []
+    return taken
 
 
 def statement_wrappers(connection: BaseDatabaseWrapper) -> list[Any]:

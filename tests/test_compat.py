@@ -251,7 +251,8 @@ def test_blocks_and_commit_callbacks_of_a_connection_can_be_seen():
         assert compat.commits_on_exit(connection)
         transaction.on_commit(print)
         transaction.on_commit(len, robust=True)
-        assert compat.take_commit_callbacks(connection) == [(print, False), (len, True)]
+        waiting = compat.commit_callbacks(connection)
+        assert waiting == compat.take_commit_callbacks(connection) == [(print, False), (len, True)]
         assert compat.take_commit_callbacks(connection) == []
 
 

@@ -6,9 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, isfunction
 from typing import Any, Protocol, TypeAlias
 
+from django.db import connections
+
+from django_ayework.compat import commit_callbacks
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.define.types import AnyWorkType, WorkType, registry
 from django_ayework.errors import NotDecodable, did_you_mean
+from django_ayework.flow.enqueue import InsertAfterCommit
 from django_ayework.flow.payloads import (
     arguments_for_people,
     codec_of,
@@ -21,7 +25,6 @@ from django_ayework.models import Work
 from django_ayework.rules.states import Status
 from django_ayework.store.database import rows
 from django_ayework.store.rows import WorkRow, rows_of
-from django_ayework.testing.running import run_commit_callbacks
 
 
 class TaskLike(Protocol):
@@ -122,11 +125,19 @@ def known_statuses(status: Status | str | Iterable[Status | str]) -> set[Status]
 
 def matching(type: Named | None, input: dict[str, Any]) -> list[WorkRow]:
     """Return the rows of a type whose input has these values."""
-    run_commit_callbacks()
+    insert_waiting()
     works = rows(Work).order_by("queued_at", "id")
     if type is not None:
         works = works.filter(type=name_of(type))
     return [row for row in rows_of(works) if not input or has_input(row, input)]
+
+
+def insert_waiting() -> None:
+    """Insert the works that wait for the commit; callbacks of the project go on waiting."""
+    for connection in connections.all(initialized_only=True):
+        for callback in commit_callbacks(connection) if connection.in_atomic_block else ():
+            if isinstance(callback.run, InsertAfterCommit):
+                callback.run()
 
 
 def has_input(row: WorkRow, input: dict[str, Any]) -> bool:

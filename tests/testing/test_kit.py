@@ -114,6 +114,31 @@ def test_the_newest_match_is_returned_also_of_gates_and_of_works_that_wait_for_t
     assert assert_enqueued(GATE_TYPE).id == gate.id
 
 
+def test_assertions_leave_callbacks_of_the_project_to_the_commit(
+    assert_enqueued, assert_not_enqueued, enqueued, django_capture_on_commit_callbacks, drain
+):
+    called = []
+    enqueue(add(a=1, b=1), on_commit=True)
+    with django_capture_on_commit_callbacks() as captured:
+        transaction.on_commit(lambda: called.append("first"))
+        enqueue(add(a=1, b=2), on_commit=True)
+        transaction.on_commit(lambda: called.append("second"))
+        assert_enqueued(add, b=2)
+        assert_not_enqueued(notify)
+        assert len(enqueued()) == 2
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        transaction.on_commit(lambda: called.append("of a block that is rolled back"))
+        enqueue(notify(order_id=1), on_commit=True)
+        assert_enqueued(notify)
+        _ = 1 / 0
+    assert called == []
+    assert_not_enqueued(notify)
+    for callback in captured:
+        callback()
+    assert called == ["first", "second"]
+    assert drain().ran == 2
+
+
 @on_sqlite
 def test_messages_name_the_expected_and_the_queued_works(assert_enqueued, assert_not_enqueued):
     def refused(assertion, *type, **input):
