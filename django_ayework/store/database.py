@@ -311,6 +311,8 @@ class Clock:
         #: A moment of the database, and when it was asked for and told.
         self._anchor: tuple[datetime, float, float] | None = None
         self._shift = timedelta()
+        #: The part of the shift that lasts longer than a test.
+        self._kept = timedelta()
         #: When the database's clock was last found to have been set, by the monotonic clock.
         self.stepped_at = float("-inf")
 
@@ -344,13 +346,17 @@ class Clock:
             if not asked - former[2] - STEP <= passed <= told - former[1] + STEP:
                 self.stepped_at = told
 
-    def shift(self, by: timedelta) -> None:
-        """Move the clock (tests travel in time)."""
+    def shift(self, by: timedelta, keep: bool = False) -> None:
+        """Move the clock (tests travel in time); ``keep`` lets :meth:`reset` keep the shift."""
         self._shift += by
+        if keep:
+            self._kept += by
 
-    def reset(self) -> None:
-        """Forget every shift and the database's clock."""
-        self._shift = timedelta()
+    def reset(self, keep: bool = True) -> None:
+        """Forget the database's clock and every shift, without ``keep`` those that were kept, too."""
+        if not keep:
+            self._kept = timedelta()
+        self._shift = self._kept
         self._anchor = None
         self.stepped_at = float("-inf")
 

@@ -17,7 +17,8 @@ class time_travel:  # noqa: N801  # used as a function, and as a context manager
     """Move the engine's clock by a duration (seconds or timedelta); several calls add up.
 
     As a context manager the move is undone at the end of the block. Otherwise the pytest plugin, or the
-    ``unittest.TestCase`` that calls it, undoes it after the test.
+    ``unittest.TestCase`` that calls it, undoes it after the test; after the tests of the class if it is
+    called by ``setUpClass`` or ``setUpTestData``.
 
     Example::
 
@@ -31,9 +32,12 @@ class time_travel:  # noqa: N801  # used as a function, and as a context manager
             expected = "expected time_travel(…) to be given seconds (a number) or a timedelta"
             raise type_error("duration-not-usable", f"{expected}, got: {delta!r}.")
         self.delta = delta if isinstance(delta, timedelta) else timedelta(seconds=delta)
-        clock.shift(self.delta)
         case = running_case()
-        if case is not None:
+        self.lasts = isinstance(case, type)
+        clock.shift(self.delta, keep=self.lasts)
+        if isinstance(case, type):
+            case.addClassCleanup(clock.reset, keep=False)
+        elif case is not None:
             case.addCleanup(clock.reset)
 
     def __enter__(self) -> time_travel:
@@ -42,7 +46,7 @@ class time_travel:  # noqa: N801  # used as a function, and as a context manager
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        clock.shift(-self.delta)
+        clock.shift(-self.delta, keep=self.lasts)
 
 
 def now() -> datetime:
@@ -50,12 +54,16 @@ def now() -> datetime:
     return clock.now()
 
 
-def running_case() -> unittest.TestCase | None:
-    """Return the test case that is running in this thread, found through the stack."""
+def running_case() -> unittest.TestCase | type[unittest.TestCase] | None:
+    """Return the test case that is running in this thread, or is being set up, found through the stack."""
     frame = inspect.currentframe()
     while frame is not None:
         case = frame.f_locals.get("self")
         if isinstance(case, unittest.TestCase):
             return case
+        made = frame.f_locals.get("cls")
+        is_set_up = frame.f_code.co_name == "setUpClass"
+        if is_set_up and isinstance(made, type) and issubclass(made, unittest.TestCase):
+            return made
         frame = frame.f_back
     return None

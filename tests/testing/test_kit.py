@@ -228,6 +228,53 @@ def test_a_test_case_undoes_it_by_itself(base):
     assert ahead() == 0
 
 
+@on_sqlite
+@pytest.mark.parametrize("base", [unittest.TestCase, django.test.SimpleTestCase])
+def test_time_travel_in_the_set_up_of_a_class_is_undone_after_the_class(base):
+    seen = []
+
+    class Travels(base):
+        @classmethod
+        def setUpClass(cls):
+            super().setUpClass()
+            time_travel(HOUR)
+            with time_travel(HOUR):
+                seen.append(ahead())
+
+        def test_one(self):
+            time_travel(HOUR)
+            seen.append(ahead())
+
+        def test_two(self):
+            seen.append(ahead())
+
+    class Later(base):
+        def test_three(self):
+            seen.append(ahead())
+
+    result = unittest.TestResult()
+    unittest.TestSuite([Travels("test_one"), Travels("test_two"), Later("test_three")]).run(result)
+    assert result.wasSuccessful(), result.errors
+    assert seen == [7200, 7200, 3600, 0]
+
+
+class TestTimeTravelInSetUpTestData(django.test.TestCase):
+    @classmethod
+    def setUpTestData(cls):
+        time_travel(HOUR)
+
+    def test_it_lasts_after_a_test_that_travels(self):
+        assert ahead() == 3600
+        time_travel(HOUR)
+
+    def test_it_lasts_for_all_tests_of_the_class(self):
+        assert ahead() == 3600
+
+
+def test_time_travel_of_set_up_test_data_is_undone_after_the_class():
+    assert ahead() == 0
+
+
 ALL = [
     factory
     for factory in vars(factories).values()
