@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy, ngettext_lazy
 
 from django_ayework.admin import lists, pages
 from django_ayework.admin.action_execution import selection_of
-from django_ayework.admin.actions import ObjectAction
+from django_ayework.admin.actions import ACTS, ObjectAction
 from django_ayework.admin.works import WorkAdmin
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.flow.graph import standing_of
@@ -159,8 +159,8 @@ class GateAdmin(WorkAdmin):
     #: The filter of the link to act on all gates, unless another status is chosen.
     fixed_filter = MappingProxyType({"type": GATE_TYPE, "status": str(Status.BLOCKED)})
 
-    buttons = (OPEN, GIVE_UP)
-    actions: Any = tuple(map(selection_of, buttons))
+    buttons = (OPEN, GIVE_UP, ACTS["retry"])
+    actions: Any = tuple(map(selection_of, (OPEN, GIVE_UP)))
     shown_after = Gate
     list_display: Any = (
         lists.short_id,

@@ -9,6 +9,7 @@ from django_ayework.rules import states
 from django_ayework.rules.explain import Code, Reason, Row, word
 from django_ayework.rules.formatting import (
     Phrase,
+    error_line,
     error_sentence,
     joined,
     listed,
@@ -16,6 +17,7 @@ from django_ayework.rules.formatting import (
     phrase,
     phrases,
 )
+from django_ayework.rules.retry import WORKER_LOST
 
 
 def cancelled(row: Row, by: str | None, now: datetime) -> list[Reason]:
@@ -64,6 +66,12 @@ def dead(row: Row, is_gate: bool, by: str | None, renamed: str, now: datetime) -
             "%(died)s: the works it holds cannot be queued: %(error)s Mend the cause, then retry it; or "
             "queue those works by hand.",
             **given,
+        )
+    elif row.reason == states.Reason.EXHAUSTED and error_line(row.error) == WORKER_LOST:
+        text = phrase(
+            "%(died)s: the worker of its last attempt was lost, so its effects may have happened. Check them "
+            "before you retry it.",
+            died=given["died"],
         )
     elif row.reason == states.Reason.EXHAUSTED:
         text = phrases(

@@ -82,6 +82,9 @@ def test_gates_are_opened_and_release_their_works_or_are_given_up_and_queue_noth
     for gate, status in ((opened, "success"), (given_up, "cancelled")):
         gate.refresh_from_db()
         assert gate.status == status
+    press(operator, "retry", given_up)
+    given_up.refresh_from_db()
+    assert given_up.status == "blocked"
     assert press(operator, "open", released).status_code == 404, "it is no gate"
 
 

@@ -171,6 +171,12 @@ def test_the_end_of_a_work(build, code, text):
         assert facts(handle, code)["error"] == "RuntimeError: no luck"
 
 
+def test_the_effects_of_a_last_attempt_that_was_lost_are_to_be_checked():
+    dead = DeadLetterFactory(reason="exhausted", error="worker lost", attempt=1)
+    text = why(dead, "exhausted")
+    assert text.endswith("was lost, so its effects may have happened. Check them before you retry it.")
+
+
 def test_a_gate_whose_works_cannot_be_read():
     gate = enqueue(dependency([enqueue(one())], [one()]))
     Work.objects.filter(id=gate.id).update(input="broken")
