@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from django.contrib import admin
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.template.response import TemplateResponse
 from django.utils.formats import date_format
@@ -32,7 +32,7 @@ from django_ayework.models.work import REASON_CHOICES, STATUS_CHOICES
 from django_ayework.rules.states import Status
 from django_ayework.store.database import clock, rows
 from django_ayework.store.rows import with_status
-from django_ayework.store.selection import COUNTED, FILTERS, day_of, pending_names
+from django_ayework.store.selection import COUNTED, FILTERS, day_of, of_worker, pending_names
 
 Choices: TypeAlias = list[tuple[str, Any]]
 
@@ -113,7 +113,7 @@ class WorkerFilter(ColumnFilter):
 
     def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
         """Return the works that the worker runs, or has ended."""
-        return queryset.filter(Q(worker=value) | Q(completed_by=value))
+        return queryset.filter(of_worker(value))
 
 
 class FairnessFilter(ColumnFilter):

@@ -173,7 +173,7 @@ def by_queueing(
 ) -> Selection:
     """Return works in the order in which they were queued."""
     works = rows(Work).filter(queued_at__lte=until, **covered)
-    rest = Q(**wanted)
+    rest = having(wanted)
     if set(statuses) != set(Status):
         rest &= Q(status__in=sorted(map(str, statuses)))
     return Selection(works, "queued_at", rest)
@@ -186,7 +186,18 @@ def by_end(wanted: dict[str, Any], status: Status, until: datetime) -> Selection
         names = ("type",)
     covered = {name: wanted.pop(name) for name in names if name in wanted}
     works = rows(Work).filter(status=str(status), ended_at__isnull=False, ended_at__lte=until, **covered)
-    return Selection(works, "ended_at", Q(**wanted))
+    return Selection(works, "ended_at", having(wanted))
+
+
+def having(wanted: Mapping[str, Any]) -> Q:
+    """Return the condition that columns have these values."""
+    others = Q(**{name: value for name, value in wanted.items() if name != "worker"})
+    return others & of_worker(wanted["worker"]) if "worker" in wanted else others
+
+
+def of_worker(worker: str | None) -> Q:
+    """Return the condition that a worker runs a work, or has ended it; for None, that no worker runs it."""
+    return Q(worker=None) if worker is None else Q(worker=worker) | Q(completed_by=worker)
 
 
 def statuses_of(filters: Filters, statuses: Collection[Status]) -> frozenset[Status]:

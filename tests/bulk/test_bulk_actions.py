@@ -27,6 +27,7 @@ from django_ayework.models import BulkAction, Work, WorkerProcess
 from django_ayework.rules.states import Status
 from django_ayework.store import selection
 from django_ayework.testing import drain, now, run_bulk_actions, running_worker, time_travel
+from django_ayework.testing.factories import WorkFactory
 from tests.app.works import add, fail, notify
 from tests.bulk.kit import ONCE, dead_works, now_of, retry_all
 from tests.marks import each_database, on_sqlite
@@ -112,6 +113,16 @@ def test_filters_are_those_of_the_list_and_ids(act):
         row = carried_out(start_bulk_action(act(note), filter))
         found = {names[id] for id in acted}
         assert (found, row.expected, row.done) == (expected, len(expected), len(expected)), filter
+
+
+def test_a_filter_by_worker_finds_the_works_that_it_runs_or_has_ended():
+    dead = dead_works(4)[:3]
+    running = WorkFactory(status="running", worker="one")
+    Work.objects.filter(id__in=dead).update(completed_by="one")
+    row = retry_all(filter={"status": "dead", "worker": "one"})
+    assert (row.expected, carried_out(row).done, have_status("pending", dead)) == (3, 3, True)
+    assert carried_out(start_bulk_action("cancel", {"worker": "one"})).done == 1
+    assert have_status("cancelled", [running.id])
 
 
 @on_sqlite

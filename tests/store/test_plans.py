@@ -120,7 +120,7 @@ class TestAmongManyDead:
         [
             ({"type": "shop.add", "reason": "exhausted", "cause": "0" * 16}, RETRYABLE, "ayework_cause"),
             ({"status": "dead"}, RETRYABLE, "ayework_dead"),
-            ({"status": "dead", "queue": "gone"}, RETRYABLE, "ayework_"),
+            *(({"status": "dead", name: "gone"}, RETRYABLE, "ayework_") for name in ("queue", "worker")),
             pytest.param({"queue": "gone"}, frozenset(Status), "ayework_queued", marks=on_servers),
         ],
     )
