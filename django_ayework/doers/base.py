@@ -133,6 +133,8 @@ class Doer(Protocol):
     ) -> None:
         """Accept a task and return at once. Exceptions of the task are reported, and not raised.
 
+        The doer calls the task once. Further calls of a task of a worker have no effect.
+
         ``fairness`` is a label, such as a customer's. A larger ``priority`` starts sooner. ``created_at`` (an
         aware datetime) is when the task was queued, by default now. The doer decides which of these count.
         """

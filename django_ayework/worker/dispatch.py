@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -364,22 +365,26 @@ class Dispatcher:
         if doer is None:
             self.executor.submit([load])
             return
+        task = DoerTask(load, self.executor)
         try:
-            task = DoerTask(load, self.executor)
             doer.submit(task, row.fairness or None, row.priority, row.queued_at)
         except BaseException as error:
             report(error, "queue", f"{doer!r} refused {load}, which is released")
             wait_for_slot(load)
-            if isinstance(load, Batch):
+            if isinstance(load, Batch) and task.take():
                 self.in_flight.finish(in_doer=True)
 
 
 @dataclass(frozen=True, slots=True)
 class DoerTask:
-    """A load as the task of a doer. It is void once no work of the load may start."""
+    """A load as the task of a doer. It is void once no work of the load may start.
+
+    The first call runs the load. Further calls do nothing.
+    """
 
     load: Load
     executor: Executor
+    _free: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def is_void(self) -> bool:
@@ -391,11 +396,17 @@ class DoerTask:
 
         What does not run needs no event loop, which a worker that stops may have ended.
         """
+        if not self.take():
+            return
         abort_lost_waiting(self.load.deliveries, DOERS_TRUSTED_FOR)
         if self.is_void:
             self.executor.finished(self.load, without_outcome(self.load))
         else:
             self.executor.run_here(self.load)
+
+    def take(self) -> bool:
+        """Tell whether this is the first call, and so whether the load is still to be run or counted out."""
+        return self._free.acquire(blocking=False)
 
 
 def wait_for_slot(load: Load) -> None:

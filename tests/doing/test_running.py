@@ -323,6 +323,34 @@ def test_a_doer_that_breaks_is_reported_and_loses_no_work(stage, caplog, monkeyp
     assert set(Work.objects.values_list("attempt", flat=True)) == {1}
 
 
+class Careless(Broken):
+    """One that calls each task twice, or accepts each task and then raises an error."""
+
+    def __init__(self, raises: bool) -> None:
+        super().__init__()
+        self.breaks = []
+        self.raises = raises
+
+    def submit(self, *arguments: Any) -> None:
+        self.inner.submit(*arguments)
+        if self.raises:
+            raise OSError("submit broke")
+        self.inner.submit(*arguments)
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_task_that_a_doer_calls_twice_or_refuses_too_late_runs_and_counts_once(stage, monkeypatch, raises):
+    monkeypatch.setattr(maintenance, "STALE_AFTER", 0.05)
+    own = typed(note, Careless(raises))
+    several = batch_work(name="doing.several", doer=Careless(raises), size=3, max_wait=0.01)(note_all)
+    handles = enqueue_many([own(label="x") for _ in range(9)] + [several("y") for _ in range(9)])
+    with Worker() as worker:
+        assert [handle.result(timeout=20) for handle in handles] == ["x"] * 9 + ["y"] * 9
+        eventually(lambda: worker._in_flight.active == 0)
+        assert worker._in_flight.in_doers == 0
+    assert sorted("".join(stage.began)) == ["x"] * 9 + ["y"] * 9
+
+
 def test_an_error_in_the_handler_is_the_works_not_the_doers(stage, caplog):
     def fail() -> None:
         raise RuntimeError("no")
