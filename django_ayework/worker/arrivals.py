@@ -227,9 +227,9 @@ class Arrivals:
             yield Lane(queue, type)
 
     def _lease(self, arrived: Sequence[PoppedId], worker: str, controls: Controls) -> list[WorkRow]:
-        """Lease the works of these ids that may run now."""
+        """Lease the works of these ids that may run now. Databases refuse texts with NUL; no id is one."""
         now = clock.now()
-        order = {each.id: position for position, each in enumerate(arrived)}
+        order = {each.id: position for position, each in enumerate(arrived) if each.id.isprintable()}
         queues = [name for name in {each.queue for each in arrived} if name not in controls.paused_queues]
         types = sorted(self._claimable(controls))
         lease = later(now, get_settings().lease)

@@ -80,6 +80,14 @@ def test_an_id_that_comes_twice_or_too_late_starts_nothing(queue, stage):
     assert sorted(stage.ran) == list(range(1, 10))
 
 
+def test_texts_that_are_no_ids_hold_up_no_works(queue, stage):
+    queue.push("bulk", ["a\0b", "\ud800", "x" * 100_000, ""])
+    with running_worker(concurrency=2):
+        assert enqueue(count(number=1)).result(timeout=PATIENCE) == 1
+        eventually(lambda: queue.is_empty)
+    assert queue.reported == []
+
+
 def test_a_poll_finds_works_whose_ids_were_lost(queue, polls, stage):
     queue.times = 0
     with running_worker(concurrency=2):

@@ -294,3 +294,19 @@ def test_ids_arrive_after_redis_was_flushed(stream):
     queue.ack([popped])
     queue.push(name, ["b"])
     assert [popped.id for popped in queue.pop([name], 1, 0.5)] == ["b"]
+
+
+def test_entries_that_cannot_be_read_are_deleted_and_hold_up_no_others(stream, caplog):
+    queue, name = stream
+    client, key = queue._reader.get(), key_of(name)
+    queue.push(name, ["a"])
+    texts = ["not json", "[1, null]", '{"a": 1}', '"\xff', "7", "[]", "[" * 100_000]
+    for fields in ({"foo": "bar"}, *({"ids": text.encode("latin-1")} for text in texts)):
+        client.xadd(key, fields)
+    queue.push(name, ["b"])
+    popped = queue.pop([name], 1_000, 0.5)
+    assert [each.id for each in popped] == ["a", "b"]
+    assert (client.xlen(key), client.xpending(key, streams.GROUP)["pending"]) == (2, 2)
+    assert caplog.text.count("has no readable ids and is deleted") == len(texts) + 1
+    queue.ack(popped)
+    assert client.xlen(key) == 0

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
+from django_ayework.documentation import logged
 from django_ayework.ports.queue.base import PoppedId, lapse_of, part_of
 from django_ayework.ports.redis import PATIENCE, PREFIX, Client
+
+logger = logging.getLogger("django_ayework")
 
 #: An entry of a stream, whose fields are None once it was cut off; and what reads entries of some queues.
 Entry: TypeAlias = tuple[bytes, dict[bytes, bytes] | None]
@@ -74,7 +78,7 @@ class RedisStreamsQueue:
         streams = {key_of(name): ">" for name in names}
         block = max(1, round(min(wait, LONGEST_WAIT) * 1000))
         found = self._reader.get().xreadgroup(GROUP, CONSUMER, streams, count=number, block=block)
-        popped = [each for key, entries in found for each in popped_ids(name_of(key), entries)]
+        popped = [each for key, entries in found for each in self._popped(name_of(key), entries)]
         if popped:
             self._ids_per_entry = -(-len(popped) // sum(len(entries) for _, entries in found))
         return popped
@@ -89,10 +93,29 @@ class RedisStreamsQueue:
             _, entries, *_ = self._reader.get().xautoclaim(
                 key_of(name), GROUP, CONSUMER, round(lapse * 1000), count=number
             )
-            lapsed += popped_ids(name, entries)
+            lapsed += self._popped(name, entries)
         if not lapsed:
             self._look_at = now + lapse / 4
         return lapsed
+
+    def _popped(self, name: str, entries: Iterable[Entry]) -> list[PoppedId]:
+        """Return the ids of entries. Those that were cut off have none; unreadable ones are dropped."""
+        popped: list[PoppedId] = []
+        unreadable: list[PoppedId] = []
+        for key, fields in entries:
+            if fields is None:
+                continue
+            if ids := ids_of(fields):
+                popped += [PoppedId(name, id, key.decode()) for id in ids]
+                continue
+            unreadable.append(PoppedId(name, "", key.decode()))
+            logger.warning(
+                "The entry %s of the stream %s has no readable ids and is deleted. %s",
+                key.decode(), key_of(name), logged("entry-not-read"),
+            )  # fmt: skip
+        if unreadable:
+            self.ack(unreadable)
+        return popped
 
     def _in_groups(self, names: Sequence[str], read: Read, *args: Any) -> list[PoppedId]:
         """Read by the groups of these streams; make those that are missing, as after a flush."""
@@ -134,13 +157,13 @@ def add_entries(pipeline: Any, name: str, ids: Sequence[str]) -> None:
         pipeline.xadd(key_of(name), entry, maxlen=LONGEST_STREAM, approximate=True)
 
 
-def popped_ids(name: str, entries: Iterable[Entry]) -> list[PoppedId]:
-    """Return the ids of entries. Those that were cut off meanwhile have none."""
-    return [
-        PoppedId(name, id, handle.decode())
-        for handle, fields in entries
-        for id in json.loads((fields or {}).get(b"ids", "[]"))
-    ]
+def ids_of(fields: dict[bytes, bytes]) -> list[str]:
+    """Return the ids of an entry; none if something else than a Queue has added it."""
+    try:
+        ids = json.loads(fields[b"ids"])
+    except (KeyError, ValueError, RecursionError):
+        return []
+    return ids if isinstance(ids, list) and all(isinstance(id, str) for id in ids) else []
 
 
 def key_of(name: str) -> str:
