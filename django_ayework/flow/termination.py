@@ -22,7 +22,7 @@ from django_ayework.flow.gates import flush, make_moves, open_gate, unreleased_i
 from django_ayework.flow.outcomes import success_from
 from django_ayework.flow.payloads import stored_release_ids
 from django_ayework.flow.settle import Settlement, attempt_row, record_all, success_of
-from django_ayework.flow.uncommitted import is_uncommitted
+from django_ayework.flow.uncommitted import is_uncommitted, settling
 from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.models import Work
 from django_ayework.rules.formatting import counted
@@ -132,6 +132,20 @@ def require_group(id: str, act: str) -> None:
         )
 
 
+def require_others(ids: Iterable[str]) -> None:
+    """Raise InvalidInstruction for the work of an attempt that is to write its outcome in this transaction.
+
+    The attempt would lose its work and be rolled back, and the act with it.
+    """
+    if settling.id in ids:
+        raise InvalidInstruction(
+            f"expected a handler not to end its own work {settling.id} by a call in the transaction of its "
+            "outcome; return ctx.void(), ctx.result(…) or ctx.continue_with(…), or raise Abort.",
+            id=settling.id,
+            code="ends-own-work",
+        )
+
+
 # Cancelling
 
 
@@ -196,6 +210,7 @@ def cancel_page(steps: Sequence[Step]) -> list[str]:
 
 def end_as_cancelled(works: Sequence[WorkRow]) -> None:
     """End locked works as cancelled, and record what follows."""
+    require_others(row.id for row in works)
     unit_of_work = UnitOfWork(clock.now())
     moves = [row.becoming(Status.CANCELLED, error=row.error, ended_at=unit_of_work.now) for row in works]
     transitions.apply(moves)
@@ -249,6 +264,7 @@ def completing(id: str) -> Generator[Context]:
     """
     with atomic():
         row = lock_current_step(id)
+        require_others([row.id])
         context = Context(assignment_of(row), EngineServices())
         yield context
         root = root_of(context)
@@ -334,6 +350,7 @@ def delete_chains(chains: Sequence[Chain], cascade: bool = False) -> list[str]:
     require_unreferenced(chain_ids, steps)
     unit_of_work = UnitOfWork(clock.now())
     live = [step for step in steps.values() if not is_terminal(step.status)]
+    require_others(step.id for step in live)
     never_ending = [*(step.id for step in live), *unreleased_ids(*gates_among(live))]
     unit_of_work.outcomes.update(dict.fromkeys(never_ending, Status.CANCELLED))
     # The rows go before waiters are decided: a waiter that goes too must not be decided, and the works that

@@ -1,7 +1,11 @@
-"""The works that the open transaction of each thread has inserted: no other transaction can see them yet."""
+"""What the open transaction of each thread has inserted, and whose outcome it is to write.
+
+No other transaction can see the inserted works yet.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import partial
@@ -53,3 +57,12 @@ def outermost_block() -> object:
     """Return the ``atomic`` that began this thread's transaction."""
     blocks = blocks_of(connection())
     return blocks[0] if blocks else None
+
+
+class Settling(threading.local):
+    """The work whose outcome this thread's open transaction is to write, if a handler runs inside of it."""
+
+    id = ""
+
+
+settling = Settling()

@@ -21,6 +21,7 @@ from django_ayework.errors import Aborted, InvalidInstruction
 from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.hooks import report
 from django_ayework.flow.settle import Settlement, settle_here, was_settled
+from django_ayework.flow.uncommitted import settling
 from django_ayework.store.attempts import write_progress
 from django_ayework.store.connections import unwound
 from django_ayework.store.database import atomic, connection, is_contention, is_spoiled, open_transactions
@@ -297,10 +298,12 @@ class OwnTransaction:
             raise self._refusal("open a transaction while autocommit is off")
         self._atomic: AbstractContextManager[None] = atomic()
         self._atomic.__enter__()
+        self._outer, settling.id = settling.id, self._delivery.row.id if self.settles else ""
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         """Commit it, or roll it back: also when a block inside is still open, whose end nobody knows."""
+        settling.id = self._outer
         try:
             self._end(error, trace)
         except BaseException as uncommitted:

@@ -7,7 +7,17 @@ from contextlib import suppress
 import pytest
 from django.db import Error, IntegrityError, connection, transaction
 
-from django_ayework import Context, Retry, cancel, complete, completing, dependency, enqueue, work
+from django_ayework import (
+    Context,
+    Retry,
+    cancel,
+    complete,
+    completing,
+    delete_chains,
+    dependency,
+    enqueue,
+    work,
+)
 from django_ayework.errors import ImproperWork, InvalidInstruction, InvalidOption
 from django_ayework.models import Attempt, Work
 from django_ayework.testing import assert_enqueued, drain, perform, running_worker
@@ -149,15 +159,20 @@ def test_the_outcome_of_the_block_is_that_of_the_work(handler):
     assert notes() == []
 
 
+OWN = "InvalidInstruction: expected a handler not to end its own work"
+
+
 @pytest.mark.parametrize(
     ("act", "error"),
     [
         (lambda ctx: object(), "NotEncodable"),
         (lambda ctx: ctx.result(1, append=lambda existing: 1 / 0), "ZeroDivisionError: division by zero"),
-        (lambda ctx: cancel(ctx.id) and None, "Aborted"),  # the cancellation is rolled back with the rest
-        (lambda ctx: complete(ctx.id) and None, "Aborted"),
+        (lambda ctx: cancel(ctx.id) and None, OWN),
+        (lambda ctx: cancel(group=ctx.group_id) and None, OWN),
+        (lambda ctx: complete(ctx.id) and None, OWN),
+        (lambda ctx: delete_chains(ctx.id) and None, OWN),
     ],
-    ids=["cannot be stored", "append fails", "cancels itself", "completes itself"],
+    ids=["cannot be stored", "append fails", "cancels itself", "its group", "completes itself", "is deleted"],
 )
 def test_an_outcome_that_cannot_be_written_undoes_the_transaction(act, error):
     def handler(ctx: Context):
