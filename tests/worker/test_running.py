@@ -136,7 +136,8 @@ def test_works_that_wait_behind_a_slow_one_are_given_back_and_do_not_count_as_at
     stage.go.set()
     worker._thread.join(30)
     assert given_back[0] == 3
-    assert sorted(stage.started) == [0, 1, 2, 3]
+    assert stage.started[0] == 0
+    assert len(set(stage.started)) == 4, "others may come before those that were given back"
     assert set(Work.objects.values_list("status", "attempt")) == {("pending", 0), ("success", 1)}
     assert counts() == {"pending": 2, "success": 4}
 
