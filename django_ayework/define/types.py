@@ -17,7 +17,7 @@ from django_ayework.define.requests import WorkRequest, providers, watch
 from django_ayework.documentation import type_error
 from django_ayework.errors import ImproperWork, UnknownWorkType, by_other_name, did_you_mean, no_attribute
 from django_ayework.rules.formatting import listed
-from django_ayework.rules.signatures import signature_of
+from django_ayework.rules.signatures import path_of, signature_of
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -218,7 +218,7 @@ class WorkType(Generic[P, R_co, G_co, C_co]):
     @property
     def origin(self) -> str:
         """The module and the name of the handler."""
-        return f"{self.handler.__module__}.{self.handler.__qualname__}"
+        return path_of(self.handler)
 
     def __repr__(self) -> str:
         return f"<WorkType {self.name}>"
@@ -438,7 +438,7 @@ def default_name(handler: Callable[..., Any], decorator: str) -> str:
         is_loaded = hasattr(providers, "enqueue")
         hint = "" if is_loaded else " (django_ayework itself is not loaded: is it in INSTALLED_APPS?)"
         raise ImproperWork(
-            f"{handler.__module__}.{handler.__qualname__} is in no installed app, so it has no name; "
+            f"{path_of(handler)} is in no installed app, so it has no name; "
             f'give one: {decorator}(name="...").{hint}',
             code="work-without-name",
         )

@@ -105,8 +105,9 @@ class Retry:
     def over(self, lower: Retry) -> Retry:
         """Return this policy with its open fields filled from ``lower``."""
         merged = {**lower.given(), **self.given()}
-        if "base" in merged and "max" in merged and merged["base"] > merged["max"]:
-            merged["max" if self.max is None else "base"] = merged["base" if self.max is None else "max"]
+        base, longest = merged.get("base", 0.0), merged.get("max", math.inf)
+        if base > longest:
+            merged |= {"max": base} if self.max is None else {"base": longest}
         return Retry(**merged)  # type: ignore[arg-type]  # each in its field
 
 

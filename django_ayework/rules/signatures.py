@@ -1,4 +1,4 @@
-"""Signatures of functions, and whether a call fits them."""
+"""Functions: where they are, their signatures, and whether a call fits them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import inspect
 import sys
 from collections.abc import Callable
 from typing import Any
+
+
+def path_of(function: Callable[..., Any]) -> str:
+    """Return the module and the name of a function."""
+    return f"{function.__module__}.{function.__qualname__}"
 
 
 def signature_of(function: Callable[..., Any], follow_wrapped: bool = True) -> inspect.Signature:

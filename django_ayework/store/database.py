@@ -107,6 +107,14 @@ def open_transactions() -> int:
     return len(blocks_of(connection())) if has_connected() else 0
 
 
+def answers() -> bool:
+    """Tell whether the database answers at all."""
+    try:
+        return bool(fetch("SELECT 1", ()))
+    except Exception:
+        return False
+
+
 def is_spoiled() -> bool:
     """Tell whether the transaction that this thread is inside can only be rolled back."""
     try:

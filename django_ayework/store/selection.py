@@ -117,8 +117,8 @@ class Selection:
 
         At most ``WINDOW`` works of the index are looked at. Reads in a transaction of its own.
         """
-        order: tuple[Comparison, Comparison] = ("<", ">=") if latest_first else (">", "<=")
-        beyond, until = order
+        beyond: Comparison = "<" if latest_first else ">"
+        until: Comparison = ">=" if latest_first else "<="
         with by_index():
             works = self.covered.order_by(self.moment, "id")
             works = works.reverse() if latest_first else works

@@ -22,6 +22,7 @@ from django_ayework.flow.payloads import (
 )
 from django_ayework.flow.states import WorkState, state_of
 from django_ayework.models import Work
+from django_ayework.rules.signatures import path_of
 from django_ayework.rules.states import Status
 from django_ayework.store.database import rows
 from django_ayework.store.rows import WorkRow, rows_of
@@ -107,7 +108,7 @@ def known_type(type: Named) -> AnyWorkType:
     if isinstance(type, WorkType):
         return type
     function = getattr(type, "func", None)
-    found = registry.find(f"{function.__module__}.{function.__qualname__}") if isfunction(function) else None
+    found = registry.find(path_of(function)) if isfunction(function) else None
     if found is None:
         raise TypeError(f"expected a type of work or its name, as in assert_enqueued(add), got: {type!r}.")
     return found

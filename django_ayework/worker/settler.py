@@ -36,7 +36,7 @@ from django_ayework.rules.retry import AttemptDecision
 from django_ayework.rules.states import Outcome, Status
 from django_ayework.store import throughput
 from django_ayework.store.attempts import write_progress
-from django_ayework.store.database import clock, fetch, has_timed_out, is_contention, is_refused_data
+from django_ayework.store.database import answers, clock, has_timed_out, is_contention, is_refused_data
 from django_ayework.store.leases import holders_of
 from django_ayework.worker.attempt import Ended
 from django_ayework.worker.in_flight import Delivery, deliveries_by_id, warn_if_late
@@ -414,11 +414,3 @@ def log_refused(deliveries: Sequence[Delivery]) -> None:
                 delivery.row.id,
                 logged("outcome-too-late"),
             )
-
-
-def answers() -> bool:
-    """Tell whether the database answers at all."""
-    try:
-        return bool(fetch("SELECT 1", ()))
-    except Exception:
-        return False

@@ -15,7 +15,7 @@ from django_ayework.define.types import POSITIONAL_KINDS, required_inputs
 from django_ayework.documentation import type_error
 from django_ayework.errors import InvalidOption, by_other_name, did_you_mean
 from django_ayework.rules.identity import Dedup
-from django_ayework.rules.signatures import signature_of
+from django_ayework.rules.signatures import path_of, signature_of
 
 #: Parameters that can be given by name.
 NAMED_KINDS = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
@@ -74,7 +74,7 @@ def call_differences(function: Callable[..., Any], call: Call) -> tuple[list[str
 
 def name_of(function: Callable[..., Any]) -> str:
     """Return the name of the type whose works call this function."""
-    return f"{function.__module__}.{function.__qualname__}"
+    return path_of(function)
 
 
 def task_with(task: AnyTask, **changes: Any) -> AnyTask:
