@@ -139,14 +139,18 @@ def test_a_task_that_is_not_awaited_cannot_end_the_event_loop():
     async def inner():
         raise SystemExit("inner")
 
+    tasks = []
+
     async def handler():
-        handler.task = asyncio.create_task(inner())
+        tasks.append(asyncio.create_task(inner()))
         await asyncio.sleep(0.01)
         return "done"
 
     type_ = declare(handler)
     with running_worker():
         assert [enqueue(type_()).result(timeout=20) for _ in range(2)] == ["done", "done"]
+    # A task whose exception nothing asks for is logged by the garbage collector, in any later test.
+    assert [type(task.exception()) for task in tasks] == [SystemExit, SystemExit]
 
 
 def test_a_codec_that_panics_costs_its_work_only(configure):
