@@ -16,7 +16,7 @@ from django_ayework.conf import get_settings
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.define.types import registry
 from django_ayework.flow.explain import live_workers
-from django_ayework.flow.maintenance import overdue_types
+from django_ayework.flow.maintenance import ends_of_unneeded, overdue_types
 from django_ayework.flow.overview import overview
 from django_ayework.flow.startup_checks import in_one_line, project_version, text_of_lack, wrong_isolation
 from django_ayework.models import WorkerProcess
@@ -129,17 +129,11 @@ def check_schedules() -> Diagnosis:
 
 
 def check_retention() -> Diagnosis:
-    """Count ended works that are older than their retention."""
-    now = clock.now()
-    found = [
-        Unpruned(
-            status,
-            type,
-            tables.count_ended(status, type, before, MOST_COUNTED),
-            (before - oldest).total_seconds(),
-        )
-        for status, type, oldest, before in overdue_types(now)
-    ]
+    """Find ended works that are older than their retention, and that nothing needs."""
+    now, found = clock.now(), list[Unpruned]()
+    for status, type, before in overdue_types(now):
+        if ends := ends_of_unneeded(status, type, before, MOST_COUNTED):
+            found.append(Unpruned(status, type, len(ends), (before - ends[0]).total_seconds()))
     return judge.of_retention(found, MOST_COUNTED)
 
 

@@ -32,6 +32,8 @@ logger = logging.getLogger("django_ayework")
 
 BATCH = 100
 PRUNE_BATCH = 1000
+#: How long after the begin of a walk the next one begins, which looks again at the works that were needed.
+PRUNING_RESTARTS = timedelta(hours=1)
 UNSEEN_WORKERS_KEPT = timedelta(hours=24)
 FIRINGS_KEPT = timedelta(days=30)
 
@@ -133,10 +135,60 @@ def sweep_page(after: BlockedCursor | None = None) -> Sweep:
     return Sweep(len(stranded), page.next)
 
 
+class Pruned(NamedTuple):
+    """One page of pruning: how many works were looked at, and how many of them were deleted."""
+
+    seen: int
+    deleted: int
+
+
+class Pruning:
+    """A walk over the works whose retention, by type or setting, is over, the longest ended of a type first.
+
+    Each page begins where the last one stopped, so works that others still need are looked at once in a walk.
+    They are looked at again in the next one, an hour later. Works that end meanwhile lie ahead of the walk.
+    """
+
+    def __init__(self) -> None:
+        self._reached: dict[tuple[str, str], deletion.Ended] = {}
+        self._begun_at: datetime | None = None
+
+    def page(self, limit: int = PRUNE_BATCH) -> Pruned:
+        """Delete what is not needed among the next ``limit`` works of each status."""
+        now = clock.now()
+        if self._begun_at is None or now - self._begun_at > PRUNING_RESTARTS:
+            self._reached, self._begun_at = {}, now
+        pages = [self._page(status, kept, now, limit) for status, kept in get_settings().retention.items()]
+        return Pruned(sum(page.seen for page in pages), sum(page.deleted for page in pages))
+
+    def pages(self, limit: int) -> Iterator[Pruned]:
+        """Yield the pages of the whole walk."""
+        while (page := self.page(limit)).seen:
+            yield page
+
+    def _page(self, status: str, usual: float | None, now: datetime, limit: int) -> Pruned:
+        seen = deleted = 0
+        for type, before in overdue_of_status(status, usual, now):
+            after = self._reached.get((status, type))
+            works = deletion.page_of_ended(status, type, before, after, limit - seen)
+            if works:
+                deleted += deletion.delete_unneeded(status, [work.id for work in works])
+                self._reached[status, type] = works[-1]
+                seen += len(works)
+            if seen >= limit:
+                break
+        return Pruned(seen, deleted)
+
+
 def prune(limit: int = PRUNE_BATCH) -> int:
-    """Delete a batch per status of works whose retention, by type or setting, is over; return how many."""
-    now, kept_for = clock.now(), get_settings().retention.items()
-    return sum(prune_by_type(status, kept, now, limit) for status, kept in kept_for)
+    """Delete all works whose retention is over and that nothing needs, in pages; return how many.
+
+    The works that one walk deletes may have been those that needed others, so another walk follows.
+    """
+    deleted = 0
+    while batch := sum(page.deleted for page in Pruning().pages(limit)):
+        deleted += batch
+    return deleted
 
 
 def prune_others(limit: int = PRUNE_BATCH) -> int:
@@ -155,35 +207,34 @@ def prune_others(limit: int = PRUNE_BATCH) -> int:
     )
 
 
-def prune_by_type(status: str, usual: float | None, now: datetime, limit: int) -> int:
-    """Delete up to ``limit`` works of a status, each type after its own retention or the usual one."""
-    left = limit
-    for type, _, before in overdue_of_status(status, usual, now):
-        left -= deletion.delete_ended(status, type, before, left)
-        if left <= 0:
-            break
-    return limit - left
-
-
-def overdue_of_status(
-    status: str, usual: float | None, now: datetime
-) -> Iterator[tuple[str, datetime, datetime]]:
-    """Yield each type with works of a status whose retention is over.
-
-    With it comes when the first of them ended, and before which moment works ended that are to be deleted.
-    """
+def overdue_of_status(status: str, usual: float | None, now: datetime) -> Iterator[tuple[str, datetime]]:
+    """Yield each type with works of a status whose retention is over, and since when works stay."""
     own = {known.name: known.settings.retention or {} for known in registry}
     for type, oldest in deletion.types_ended(status):
         before = kept_since(now, own.get(type, {}).get(status, usual))
         if before is not None and oldest < before:
-            yield type, oldest, before
+            yield type, before
 
 
-def overdue_types(now: datetime) -> Iterator[tuple[str, str, datetime, datetime]]:
-    """Yield the status, type, oldest end and limit of what is overdue, for every status."""
+def overdue_types(now: datetime) -> Iterator[tuple[str, str, datetime]]:
+    """Yield the status, type and limit of what is overdue, for every status."""
     for status, usual in get_settings().retention.items():
         for overdue in overdue_of_status(status, usual, now):
             yield status, *overdue
+
+
+def ends_of_unneeded(status: str, type: str, before: datetime, most: int) -> list[datetime]:
+    """Return when works ended that pruning should have deleted: the first of them, about ``most``."""
+    ends: list[datetime] = []
+    after: deletion.Ended | None = None
+    for _ in range(10):
+        page = deletion.page_of_ended(status, type, before, after, most)
+        unneeded = set(deletion.unneeded([work.id for work in page]))
+        ends += [work.ended_at for work in page if work.id in unneeded]
+        if len(page) < most or len(ends) >= most:
+            break
+        after = page[-1]
+    return ends
 
 
 def kept_since(now: datetime, kept: float | None) -> datetime | None:

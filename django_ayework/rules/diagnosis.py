@@ -158,10 +158,7 @@ def of_retention(found: Sequence[Unpruned], most: int) -> Diagnosis:
         f"{some(number, any(each.number >= most for each in kept), 'ended work')} should have been deleted, "
         f"the first {duration(longest)} ago: {few(sorted({each.type for each in kept}))}."
     )
-    remedy = (
-        "Let a worker run, which deletes them, or run ayework_prune. Works stay while their group is open, "
-        "or while a gate watches them."
-    )
+    remedy = "Let a worker run, which deletes them, or run ayework_prune."
     return judged("retention", text, remedy, warns=True)
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
+from django_ayework.define.requests import GATE_TYPE
 from django_ayework.models import Attempt, Edge, Group, InputRevision, Waiter, Work
-from django_ayework.rules.states import LIVE
+from django_ayework.rules.states import LIVE, Status
 from django_ayework.store.database import atomic, chunked, matching, rows
-from django_ayework.store.rows import delete_emptied, lock_groups, with_status
+from django_ayework.store.rows import delete_emptied, lock_groups, with_status, write_groups
 
 
 class Step(NamedTuple):
@@ -103,31 +105,73 @@ def erase(ids: Sequence[str]) -> int:
 # Deleting rows whose retention has passed.
 
 
-def delete_ended(status: str, type: str, before: datetime, limit: int) -> int:
-    """Delete up to ``limit`` works of a terminal status and a type that ended before; return how many.
+class Ended(NamedTuple):
+    """Where an ended work stands among those of its status and type: by its end, then by its id."""
 
-    The longest ended go first. Works whose group is open, or that a live waiter watches, are kept. The last
-    step of a chain is kept as long as any other one: it says how the chain has ended.
+    ended_at: datetime
+    id: str
+
+
+def page_of_ended(status: str, type: str, before: datetime, after: Ended | None, limit: int) -> list[Ended]:
+    """Return the next works of a terminal status and a type that ended before, the longest ended first.
+
+    These are up to ``limit`` works behind ``after``, or the first ones.
     """
-    ended = rows(Work).filter(status=status, type=type, ended_at__lt=before).order_by("ended_at")
+    ended = rows(Work).filter(status=status, type=type, ended_at__lt=before).order_by("ended_at", "id")
+    if after is not None:
+        ended = ended.filter(ended_at__gte=after.ended_at).exclude(ended_at=after.ended_at, id__lte=after.id)
+    return list(map(Ended._make, ended.values_list("ended_at", "id")[:limit]))
+
+
+def delete_unneeded(status: str, ids: Sequence[str]) -> int:
+    """Delete those of these works of a terminal status that nothing may still need; return how many.
+
+    Works that a transaction has locked are left out. A dead work leaves the count of its group, so that the
+    group's gates are no longer kept for its retry.
+    """
+    works = rows(Work).filter(status=status).select_for_update(skip_locked=True)
     with atomic():
-        found = list(prunable(ended).values_list("id", "group_id")[:limit])
+        found = matching(works, "id", unneeded(ids), "id", "group_id")
         deleted = erase([id for id, _ in found])
-        groups = {group for _, group in found if group}
-        delete_emptied(lock_groups(groups))
+        members = Counter(group for _, group in found if group)
+        locked = lock_groups(members)
+        emptied = delete_emptied(locked)
+        if status == Status.DEAD:
+            kept = (row for row in locked.values() if row.id not in emptied)
+            write_groups(row._replace(dead=row.dead - members[row.id]) for row in kept)
     return deleted
 
 
-def prunable(ended: QuerySet[Any]) -> QuerySet[Any]:
-    """Return those of the ended works that nothing may still need, and that no transaction has locked."""
-    open_group = rows(Group).filter(id=OuterRef("group_id"), open__gt=0)
-    live = rows(Work).filter(id=OuterRef("waiter_id"), status__in=[str(s) for s in LIVE])
-    watched = rows(Edge).filter(Exists(live), watched_id__in=[OuterRef("id"), OuterRef("chain_id")])
+def unneeded(ids: Sequence[str]) -> list[str]:
+    """Return those of these ended works that nothing may still need.
+
+    Needed are: the works of an open group; works that a live, dead or cancelled work had waited for, which
+    reads them in its attempts; those of a gate whose works may still run or be retried, with the gate; and
+    the last step of a chain as long as there is another one, as it says how the chain has ended.
+    """
     chain = rows(Work).filter(chain_id=OuterRef("chain_id"))
     before = chain.filter(chain_index__lt=OuterRef("chain_index"))
     after = chain.filter(chain_index__gt=OuterRef("chain_index"))
-    unneeded = ended.filter(~Exists(open_group), ~Exists(watched), ~Exists(before) | Exists(after))
-    return unneeded.select_for_update(skip_locked=True)
+    steps = rows(Work).filter(~Exists(before) | Exists(after))
+    found = matching(steps, "id", ids, "id", "type", "group_id", "chain_id")
+    # Groups and edges are read by the ids: joined, some plans would compare each work with all of them.
+    groups = {group for _, _, group, _ in found if group}
+    counts = {
+        id: (open, dead) for id, open, dead in matching(rows(Group).all(), "id", groups, "id", "open", "dead")
+    }
+    may_run = rows(Group).filter(Q(open__gt=0) | Q(dead__gt=0), id=OuterRef("group_id"))
+    waiter = rows(Work).filter(
+        ~Q(status=Status.SUCCESS) | Q(type=GATE_TYPE) & Exists(may_run), id=OuterRef("waiter_id")
+    )
+    watched_ids = [*ids, *{chain for *_, chain in found if chain}]
+    edges = matching(rows(Edge).filter(Exists(waiter)), "watched_id", watched_ids, "watched_id")
+    watched = {id for (id,) in edges}
+
+    def is_needed(id: str, type: str, group: str | None, chain: str | None) -> bool:
+        open, dead = counts.get(group, (0, 0))
+        return open > 0 or (dead > 0 and type == GATE_TYPE) or not watched.isdisjoint((id, chain))
+
+    return [work[0] for work in found if not is_needed(*work)]
 
 
 def types_ended(status: str) -> Iterator[tuple[str, datetime]]:

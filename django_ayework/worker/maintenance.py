@@ -22,8 +22,8 @@ from django_ayework.flow.gates import recheck_leftovers
 from django_ayework.flow.hooks import report, report_unhandled
 from django_ayework.flow.maintenance import (
     PRUNE_BATCH,
+    Pruning,
     expire_blocked,
-    prune,
     prune_others,
     reclaim,
     sweep_page,
@@ -201,6 +201,7 @@ class MaintenanceThread(LoopThread):
             "continuous": Duty(self.queue_continuous, NEVER, NEVER),
         }
         self._bulk = Duty(self.carry_out_bulk, NEVER, NEVER)
+        self._walk = Pruning()
         self._pruning = Duty(self.prune, 60.0, started + 20.0)
         self._sweeping = Duty(self.sweep, 60.0, started + 30.0)
         self._duties = [
@@ -381,7 +382,7 @@ class MaintenanceThread(LoopThread):
 
     def prune(self) -> None:
         """Delete one page of expired rows; the next page follows at once while many are left."""
-        if max(prune(), prune_others()) >= PRUNE_BATCH:
+        if max(self._walk.page().seen, prune_others()) >= PRUNE_BATCH:
             self._pruning.due_at = 0.0
 
     def sweep(self) -> None:

@@ -13,12 +13,11 @@ from django.db import connection
 import django_ayework
 from django_ayework import enqueue, registry, schedule, work
 from django_ayework.documentation import entry_url
-from django_ayework.flow import maintenance
 from django_ayework.flow.scheduler import SCHEDULES
 from django_ayework.flow.schedules import sync
-from django_ayework.management.commands import ayework_prune
 from django_ayework.models import Schedule, StoreEntry, Work
 from django_ayework.ports.kv.database import DatabaseStore
+from django_ayework.store import deletion
 from django_ayework.testing import now, running_worker, time_travel
 from django_ayework.testing import tick as fire_in_test
 from django_ayework.testing.factories import WorkerProcessFactory, WorkFactory
@@ -58,20 +57,17 @@ def test_explain_answers_in_json(call_json):
 @each_database
 @pytest.mark.parametrize("batch", [(), ("--batch", "3")])
 def test_prune_deletes_everything_due_in_batches_and_says_how_much(call, call_json, monkeypatch, batch):
-    batches = []
-
-    def prune(limit):
-        batches.append(maintenance.prune(limit))
-        return batches[-1]
-
-    monkeypatch.setattr(ayework_prune, "prune", prune)
+    batches, delete = [], deletion.delete_unneeded
+    monkeypatch.setattr(
+        deletion, "delete_unneeded", lambda *args: batches.append(delete(*args)) or batches[-1]
+    )
     WorkFactory.create_batch(7, status="success", ended_at=now() - timedelta(days=2))
     WorkFactory(status="success")
     for refused in ("0", "-1"):
         with pytest.raises(CommandError, match=f"expected --batch to be 1 or more, got: {refused}"):
             call("ayework_prune", "--batch", refused)
     assert call("ayework_prune", *batch) == "Deleted 7 works.\n"
-    assert batches == ([3, 3, 1, 0] if batch else [7, 0])
+    assert batches == ([3, 3, 1] if batch else [7])
     assert Work.objects.count() == 1
     assert call_json("ayework_prune") == {"deleted": 0}
 

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 
-from django_ayework import Context, cancel, complete, dependency, enqueue, enqueue_many, retry, work
-from django_ayework.flow.maintenance import prune, prune_others
+from django_ayework import (
+    Context,
+    Defer,
+    cancel,
+    complete,
+    delete_chains,
+    dependency,
+    enqueue,
+    enqueue_many,
+    retry,
+    work,
+)
+from django_ayework.flow.maintenance import Pruning, prune, prune_others
 from django_ayework.models import Attempt, Edge, Group, StoreEntry, Waiter, Work, WorkerProcess
 from django_ayework.store.entries import set_if_absent
 from django_ayework.testing import drain, now, running_worker, time_travel
@@ -82,14 +94,33 @@ def test_a_type_keeps_its_works_as_long_as_it_says_itself():
     assert (prune(), left()) == (6, kept)
 
 
-def test_a_batch_takes_the_longest_ended_first_and_is_bounded_over_all_types_of_a_status():
+def test_a_page_takes_the_longest_ended_first_and_is_bounded_over_all_types_of_a_status():
     rows = [ended("success", days) for days in (5, 3, 4, 2)]
-    assert (prune(limit=2), left()) == (2, {rows[1], rows[3]})
-    assert [prune(limit=2), prune(limit=2)] == [2, 0]
+    assert (Pruning().page(2), left()) == ((2, 2), {rows[1], rows[3]})
+    assert list(Pruning().pages(2)) == [(2, 2)]
     work(name="shop.tick", retention={"success": 60})(lambda: None)
     for type in ("shop.add", "shop.tick", "shop.invoice") * 2:
         ended("success", 2, type=type)
-    assert [prune(limit=4), prune(limit=4), prune(limit=4)] == [4, 2, 0]
+    assert list(Pruning().pages(4)) == [(4, 4), (2, 2)]
+
+
+@each_database
+def test_a_walk_looks_at_each_needed_work_once_and_the_next_one_an_hour_later_again():
+    watched = enqueue_many([add(a=n, b=0) for n in range(5)])
+    drain()
+    Work.objects.update(ended_at=now())  # one moment for all of them
+    gate = enqueue(dependency([*watched, "absent"], [add(a=5, b=6)]))
+    time_travel(2 * DAY)
+    ended("success", 1.5)
+    walk = Pruning()
+    assert list(walk.pages(2)) == [(2, 0), (2, 0), (2, 1)]
+    ended("success", 1.2)
+    cancel(gate.id)
+    assert (walk.page(2), len(left())) == ((1, 1), 6)
+    time_travel(3601 + DAY)
+    deleted = sum(page.deleted for page in walk.pages(2))
+    time_travel(3601)
+    assert (deleted + sum(page.deleted for page in walk.pages(2)), left()) == (6, set())
 
 
 def test_works_of_an_open_group_are_kept_and_it_stays_as_long_as_one_of_them():
@@ -138,14 +169,15 @@ def test_the_last_step_of_a_chain_is_kept_as_long_as_others_and_says_how_it_ende
     drain(raises=False)
     assert blocked.state().status == "dead"
     time_travel(6 * DAY)
-    assert sum(prune() for _ in range(3)) == 2
-    assert left() == {blocked.id}
+    assert prune() == 0
+    delete_chains(blocked)
+    assert (prune(), left()) == (2, set())
 
 
-@each_database
-@pytest.mark.parametrize("waits", ["dependents", "blockers"])
-def test_a_dead_work_that_is_retried_without_its_inputs_does_not_succeed(waits):
-    broken = [True]
+@pytest.fixture(params=["blockers", "dependents", "dependents of another group"])
+def waiting(request) -> Callable[[], None]:
+    """Enqueue a work that fails the first time, and reads the work it had waited for the second time."""
+    waits, broken = request.param.split()[0], []
 
     @work(name="prune.merge", retry=ONCE)
     def merge(ctx: Context) -> int:
@@ -157,14 +189,70 @@ def test_a_dead_work_that_is_retried_without_its_inputs_does_not_succeed(waits):
     def fetch(ctx: Context):
         return ctx.queue([add(a=1, b=2)]).next(merge())
 
-    if waits == "blockers":
-        enqueue(merge(), blockers=[enqueue(add(a=1, b=2))])
-    else:
-        enqueue(fetch())
+    def enqueue_them() -> None:
+        broken.append(True)
+        if waits == "blockers":
+            enqueue(merge(), blockers=[enqueue(add(a=1, b=2))])
+        elif request.param == "dependents":
+            enqueue(fetch())
+        else:
+            enqueue(dependency([enqueue(add(a=1, b=2))], [merge()]))
+
+    return enqueue_them
+
+
+@each_database
+def test_a_dead_work_keeps_what_it_had_waited_for_until_it_is_retried_or_deleted(waiting, configure):
+    waiting()
     drain(raises=False)
+    time_travel(9 * DAY)
+    prune()
+    [dead] = Work.objects.filter(status="dead")
+    retry(dead.id)
+    drain()
+    dead.refresh_from_db()
+    assert (dead.status, dead.result) == ("success", "1")
     time_travel(2 * DAY)
     prune()
-    [dead] = Work.objects.all()
+    assert (left(), Edge.objects.count(), Group.objects.count()) == (set(), 0, 0)
+    waiting()
+    drain(raises=False)
+    configure(RETENTION={"dead": 30 * DAY})
+    time_travel(29 * DAY)
+    prune()
+    assert len(left()) > 1
+    time_travel(2 * DAY)
+    prune()
+    assert (left(), Edge.objects.count(), Group.objects.count()) == (set(), 0, 0)
+
+
+@each_database
+def test_a_work_that_a_gate_had_released_and_that_runs_late_finds_what_the_gate_had_waited_for():
+    deferred: list[bool] = []
+
+    @work(name="prune.count")
+    def count(ctx: Context):
+        if not deferred:
+            deferred.append(True)
+            raise Defer(delay=9 * DAY)
+        return len(ctx.dependents)
+
+    enqueue(dependency([enqueue(add(a=1, b=2))], [count()]))
+    drain()
+    time_travel(8 * DAY)
+    assert prune() == 0
+    time_travel(2 * DAY)
+    drain()
+    assert Work.objects.get(type="prune.count").result == "1"
+
+
+@each_database
+def test_a_dead_work_that_is_retried_without_its_inputs_does_not_succeed(waiting):
+    waiting()
+    drain(raises=False)
+    dead = Work.objects.get(status="dead")
+    Edge.objects.exclude(waiter_id=dead.id).delete()
+    Work.objects.exclude(id=dead.id).delete()
     retry(dead.id)
     drain(raises=False)
     dead.refresh_from_db()

@@ -74,6 +74,13 @@ def assert_reads_in_order(index: str, plans: list[str]) -> None:
         assert not re.search("filesort|Sort|TEMP B-TREE", plan), plan
 
 
+def assert_finds_turns(plans: list[str]) -> None:
+    if connection.vendor == "mysql":  # whose plans tell less: the callers count the entries that it reads
+        return
+    for index in ("ayework_turn", "ayework_lane"):
+        assert_reads_in_order(index, plans)
+
+
 def assert_scans_nothing(plans: list[str], table: str = "django_ayework_work") -> None:
     for plan in plans:
         assert not scans_table(plan, table), plan

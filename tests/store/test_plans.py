@@ -1,6 +1,7 @@
 """The hot statements use the indexes named after them, however many other rows there are."""
 
 from datetime import timedelta
+from functools import partial
 from itertools import product
 
 import pytest
@@ -25,6 +26,7 @@ from tests.marks import on_servers
 from tests.store.plans import (
     SHARE,
     analyse,
+    assert_finds_turns,
     assert_reads_in_order,
     assert_reads_through,
     assert_scans_nothing,
@@ -294,9 +296,13 @@ class TestPlans:
         before = clock.now() + timedelta(minutes=1)
         for count, ended_at in ((20, clock.now()), (200, before + timedelta(hours=1))):
             make_works(count, type="shop.tick", status="success", ended_at=ended_at)
-        plans = plans_of(lambda: deletion.delete_ended("success", "shop.tick", before, 100))
-        assert_reads_in_order("ayework_ended", plans[:1])
-        assert Work.objects.filter(type="shop.tick").count() == 200
+        page = deletion.page_of_ended("success", "shop.tick", before, None, 10)
+        next_page = partial(deletion.page_of_ended, "success", "shop.tick", before, page[-1], 100)
+        assert_reads_through("ayework_ended", plans_of(next_page))
+        assert_scans_nothing(
+            plans_of(lambda: deletion.delete_unneeded("success", [work.id for work in page]))
+        )
+        assert Work.objects.filter(type="shop.tick").count() == 210
 
     def test_the_types_that_have_ended_are_found_by_an_entry_each(self):
         WorkFactory(type="shop.tick", status="success", ended_at=clock.now())
@@ -365,13 +371,6 @@ def let_thousands_wait(label: str) -> None:
     if connection.vendor != "mysql":  # where that would commit
         analyse("django_ayework_work")
     make_works(60)
-
-
-def assert_finds_turns(plans: list[str]) -> None:
-    if connection.vendor == "mysql":  # whose plans tell less: the callers count the entries that it reads
-        return
-    for index in ("ayework_turn", "ayework_lane"):
-        assert_reads_in_order(index, plans)
 
 
 @pytest.fixture(scope="module")

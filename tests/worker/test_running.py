@@ -15,6 +15,7 @@ from django_ayework import Abort, Context, Defer, Retry, cancel, complete, depen
 from django_ayework.api import command_worker, enqueue_many
 from django_ayework.errors import InvalidOption, WorkerNotFound
 from django_ayework.flow.context_services import EngineServices
+from django_ayework.flow.maintenance import Pruned
 from django_ayework.flow.notify import revoked_works
 from django_ayework.models import Work, WorkerProcess
 from django_ayework.rules.notifications import Due
@@ -188,12 +189,16 @@ def test_a_worker_keeps_to_its_types(stage):
 
 
 @pytest.mark.vendors("sqlite")
-@pytest.mark.parametrize("kind", ["prune", "prune_others"])
+@pytest.mark.parametrize("kind", ["works", "others"])
 def test_pruning_a_lot_takes_turns_with_other_maintenance(monkeypatch, kind):
     """A million rows to prune may not keep the thread from its other duties."""
     calls = []
-    monkeypatch.setattr(maintenance, kind, lambda: calls.append(1) or 1000)
     worker = Worker()
+    page = Pruned(seen=1000, deleted=0)
+    if kind == "works":
+        monkeypatch.setattr(worker._maintenance._walk, "page", lambda: calls.append(1) or page)
+    else:
+        monkeypatch.setattr(maintenance, "prune_others", lambda: calls.append(1) or 1000)
     worker._maintenance._pruning.due_at = 99.0
     worker._maintenance.prune()
     assert len(calls) == 1

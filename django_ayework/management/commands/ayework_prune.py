@@ -28,9 +28,7 @@ class Command(JSONCommand):
         """Delete in batches until there is nothing left to delete."""
         if options["batch"] < 1:
             raise refused("number", f"expected --batch to be 1 or more, got: {options['batch']}.")
-        deleted = 0
-        while batch := prune(options["batch"]):
-            deleted += batch
+        deleted = prune(options["batch"])
         while prune_others(options["batch"]) >= options["batch"]:
             continue
         self.answer({"deleted": deleted}, f"Deleted {counted(deleted, 'work')}.", options)

@@ -6,7 +6,6 @@ Functions read a bounded amount, and lock nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Any
 
 from django.db.models import Model
@@ -58,12 +57,6 @@ def waiting_types(most_lanes: int, most: int) -> set[str]:
     lanes, _ = backlog.first_lanes(most_lanes)
     others = (depth.type for status in backlog.IN_ORDER for depth in backlog.depths_at(status, most))
     return {*(lane.type for lane in lanes), *others}
-
-
-def count_ended(status: str, type: str, before: datetime, most: int) -> int:
-    """Count the works of a terminal status and a type that ended before a moment, up to ``most``."""
-    ended = rows(Work).filter(status=status, type=type, ended_at__lt=before).order_by("ended_at")
-    return ended.values("id")[:most].count()
 
 
 def number_of_schedules() -> int:
