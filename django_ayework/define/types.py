@@ -217,8 +217,9 @@ class WorkType(Generic[P, R_co, G_co, C_co]):
 
     @property
     def origin(self) -> str:
-        """The module and the name of the handler."""
-        return path_of(self.handler)
+        """The module and the name of the handler, and its line: a module may define two of one name."""
+        code = getattr(inspect.unwrap(self.handler), "__code__", None)
+        return f"{path_of(self.handler)} (line {code.co_firstlineno})" if code else path_of(self.handler)
 
     def __repr__(self) -> str:
         return f"<WorkType {self.name}>"

@@ -35,14 +35,18 @@ def test_e005_two_works_of_one_name():
     @work(name="tests.twice")
     def first(): ...
 
+    line = first.handler.__code__.co_firstlineno
+
     @work(name="tests.twice")
-    def second(): ...
+    def first(): ...
 
     work(name="tests.once")(nothing)
     [message] = run_checks(tags=["ayework"])
-    where = f"{__name__}.test_e005_two_works_of_one_name.<locals>"
+    path = f"{__name__}.test_e005_two_works_of_one_name.<locals>.first"
     assert message.id == "ayework.E005"
-    assert message.msg == f"Two works are named 'tests.twice': {where}.first and {where}.second."
+    assert message.msg == (
+        f"Two works are named 'tests.twice': {path} (line {line}) and {path} (line {line + 5})."
+    )
     assert hint_of(message) == 'Give one of them another name: @work(name="...").'
 
 
