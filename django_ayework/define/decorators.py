@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import (
     Any,
     Concatenate,
@@ -301,7 +301,7 @@ def describe_batch(
 def registered(work_type: AnyWorkType) -> AnyWorkType:
     """Check the name and the paths of ``redact=``, and add the type to the registry."""
     require_type_name(work_type.name)
-    require_inputs(work_type)
+    require_inputs(work_type.name, work_type.signature, work_type.settings.redact)
     registry.register(work_type)
     return work_type
 
@@ -387,15 +387,15 @@ def require_type_name(name: object) -> None:
         )
 
 
-def require_inputs(work_type: AnyWorkType) -> None:
+def require_inputs(name: str, signature: inspect.Signature, paths: Iterable[str]) -> None:
     """Raise unless each path of ``redact=`` begins at an input: a misspelt one would hide nothing."""
-    inputs = work_type.signature.parameters
+    inputs = signature.parameters
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in inputs.values()):
         return
-    for path in work_type.settings.redact:
+    for path in paths:
         if (first := path.partition(".")[0]) not in inputs:
             raise ImproperWork(
-                f"expected redact= of {work_type.name!r} to name its inputs ({', '.join(inputs)}), "
+                f"expected redact= of {name!r} to name its inputs ({', '.join(inputs)}), "
                 f"got: {path!r}.{did_you_mean(first, inputs)}",
                 code="redact-unknown-input",
             )

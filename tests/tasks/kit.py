@@ -114,6 +114,11 @@ def give_up() -> None:
 
 
 @task()
+@task_options(redact=["password"])
+def log_in(name: str, password: str) -> None: ...
+
+
+@task()
 @task_options(timeout=0.2)
 async def sleep_long() -> None:
     await asyncio.sleep(30)

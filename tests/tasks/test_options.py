@@ -2,12 +2,14 @@
 
 import pytest
 from django.contrib.auth.models import Group
+from django.urls import reverse
 
 from django_ayework import Retry, explain, get_handle, pause, registry
 from django_ayework.contrib.tasks import task_options
 from django_ayework.contrib.tasks.backend import TaskType
 from django_ayework.errors import ImproperWork, InvalidOption
 from django_ayework.models import Work
+from django_ayework.rules.formatting import HIDDEN
 from django_ayework.testing import drain
 from tests.tasks import kit
 
@@ -99,3 +101,24 @@ def test_options_without_brackets_are_refused_with_an_example():
 
         @task_options
         def function(): ...
+
+
+@pytest.mark.django_db
+def test_the_admin_hides_the_redacted_parameters_of_a_task(admin_client):
+    for result in (kit.log_in.enqueue("ann", password="s3cret"), kit.log_in.enqueue("ann", "s3cret")):
+        page = admin_client.get(
+            reverse("admin:django_ayework_work_change", args=[result.id])
+        ).content.decode()
+        assert "s3cret" not in page
+        assert HIDDEN in page
+        assert result.args + list(result.kwargs.values()) == ["ann", "s3cret"]
+
+
+def test_a_redacted_parameter_that_the_task_does_not_have_is_refused():
+    @task_options(redact=["pasword"])
+    def function(password): ...
+
+    with pytest.raises(
+        ImproperWork, match=r"to name its inputs \(password\), got: 'pasword'. Did you mean 'pass"
+    ):
+        TaskType(function, "t.options", "mail")

@@ -21,6 +21,7 @@ from django_ayework.contrib.tasks.calls import (
     call_of,
     name_of,
     options_of,
+    stored_paths,
     task_with,
     tasks,
 )
@@ -162,7 +163,9 @@ class TaskType(WorkType[..., Any, Any]):
     """The type of work that calls a task's function."""
 
     def __init__(self, function: Callable[..., Any], name: str, queue: str) -> None:
-        settings = replace(options_of(function).settings, on_event=ON_EVENT, queue=queue)
+        given = options_of(function).settings
+        redact = stored_paths(function, given.redact)
+        settings = replace(given, on_event=ON_EVENT, queue=queue, redact=redact)
         super().__init__(handler_of(function), name, settings)
         self.function = function
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from inspect import Parameter
 from typing import Any, TypeVar
 
 from django_ayework.contrib.tasks.framework import AnyTask
-from django_ayework.define.decorators import require_plain
+from django_ayework.define.decorators import require_inputs, require_plain
 from django_ayework.define.options import WorkSettings, checked_settings
 from django_ayework.define.types import POSITIONAL_KINDS, required_inputs
 from django_ayework.documentation import type_error
@@ -90,7 +90,17 @@ def task_with(task: AnyTask, **changes: Any) -> AnyTask:
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: The options of ``@work`` that a task may have. Its queue and priority are those of ``@task``.
-SHARED = ("retry", "timeout", "atomic", "max_running", "expires", "interrupt", "weight", "retention")
+SHARED = (
+    "retry",
+    "timeout",
+    "atomic",
+    "max_running",
+    "expires",
+    "interrupt",
+    "weight",
+    "retention",
+    "redact",
+)
 #: Where the options are kept: on the function, as a task takes no attributes.
 MARK = "_ayework_task_options"
 
@@ -121,9 +131,10 @@ MEANINGS = by_other_name(
 def task_options(function: Any = None, /, **options: Any) -> Callable[[F], F]:
     """Give a task options of its type of work. Write it below ``@task``, directly above the function.
 
-    ``retry``, ``timeout``, ``atomic``, ``max_running``, ``expires``, ``interrupt``, ``weight`` and
-    ``retention`` are those of ``@work``. ``dedup`` is a ``Dedup``, or a function that is given the arguments
-    of the task and returns a ``Dedup``, a key, or None. Under another backend the options have no effect.
+    ``retry``, ``timeout``, ``atomic``, ``max_running``, ``expires``, ``interrupt``, ``weight``,
+    ``retention`` and ``redact`` are those of ``@work``. ``dedup`` is a ``Dedup``, or a function that is given
+    the arguments of the task and returns a ``Dedup``, a key, or None. Under another backend the options have
+    no effect.
 
     Raises TypeError for an unknown option and for a decorator in the wrong place, and InvalidOption or
     ImproperWork for an option that cannot be used.
@@ -154,6 +165,32 @@ def task_options(function: Any = None, /, **options: Any) -> Callable[[F], F]:
         return function
 
     return mark
+
+
+def stored_paths(function: Callable[..., Any], paths: Iterable[str]) -> tuple[str, ...]:
+    """Return where stored calls of a function have what these paths of ``redact=`` lead to.
+
+    Arguments by position have no names, so all of them are hidden where one of them may be secret.
+
+    >>> def pay(order, /, *extra, card, **more): ...
+    >>> stored_paths(pay, ["card.number"]), stored_paths(pay, ["order"]), stored_paths(pay, ["extra"])
+    (('kwargs.card.number',), ('args',), ('args',))
+    >>> stored_paths(lambda password: None, ["password"]), stored_paths(pay, ["more"])
+    (('args', 'kwargs.password'), ('kwargs',))
+    """
+    signature = signature_of(function)
+    require_inputs(name_of(function), signature, paths)
+    found: list[str] = []
+    for path in paths:
+        known = signature.parameters.get(path.partition(".")[0])
+        kind = Parameter.KEYWORD_ONLY if known is None else known.kind
+        if kind in (*POSITIONAL_KINDS, Parameter.VAR_POSITIONAL):
+            found.append("args")
+        if kind in NAMED_KINDS:
+            found.append(f"kwargs.{path}")
+        if kind is Parameter.VAR_KEYWORD:
+            found.append("kwargs")
+    return tuple(dict.fromkeys(found))
 
 
 def usable_dedup(value: Any) -> Any:
