@@ -34,7 +34,7 @@ LOST = 70
 #: Seconds within which signals count as one. A service manager sends SIGTERM to a group, and a supervisor or
 #: a shell in that group passes its own on.
 TOGETHER = 0.2
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 #: Seconds after which Python asks the running thread to let another one run, by default and in a worker.
@@ -156,9 +156,13 @@ def stop_signals(second_ends: Callable[[], bool] = lambda: True, first_at: float
 
 
 def handle_signals(handler: Callable[[int, FrameType | None], None]) -> None:
-    """Install a handler of the signals that ask for an end, then let through those that were held back."""
+    """Install a handler of the signals that ask for an end, then let through those that were held back.
+
+    A process that ``nohup`` has started ignores SIGHUP, and goes on to do so.
+    """
     for number in SIGNALS:
-        signal.signal(number, handler)
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 

@@ -375,7 +375,7 @@ class Supervisor:
         """Ask all children to stop in order."""
         grace = get_settings().shutdown_grace + bounds.FAREWELL + bounds.CHILDREN
         self._stop_by = time.monotonic() + grace
-        logger.info("The supervisor stops %d processes.", len(self._children()))
+        logger.info("The supervisor stops its processes (%d).", len(self._children()))
         for child in self._children():
             child.stop()
 

@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from io import StringIO
 
 import pytest
@@ -49,6 +50,32 @@ def test_a_worker_that_stops_lets_running_works_end_and_takes_no_other(patient_e
     left = Work.objects.filter(id__in=[handle.id for handle in waiting])
     assert set(left.values_list("status", "attempt", "worker")) == {("pending", 0, None)}
     assert WorkerProcess.objects.get().stopped_at is not None
+
+
+@one_or_two
+def test_a_terminal_that_closes_lets_running_works_end(patient_env, tmp_path, processes):
+    running = enqueue(at(place=str(tmp_path)))
+    with worker_process(patient_env, "--processes", processes) as process:
+        eventually(lambda: started(tmp_path))
+        process.send_signal(signal.SIGHUP)
+        eventually(lambda: "stops. It waits up to 60 s for 1 running work." in process.stdout.readline())
+        (tmp_path / "go").touch()
+        ended_well(process)
+    assert running.state().status == "success"
+
+
+def test_a_worker_of_nohup_outlives_its_terminal(patient_env, tmp_path):
+    running = enqueue(at(place=str(tmp_path)))
+    ignore = partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)
+    with worker_process(patient_env, preexec_fn=ignore) as process:
+        eventually(lambda: started(tmp_path))
+        process.send_signal(signal.SIGHUP)
+        (tmp_path / "go").touch()
+        eventually(lambda: running.state().status == "success")
+        later = enqueue(quick(number=1))
+        eventually(lambda: later.state().status == "success")
+        assert process.poll() is None
+        stopped(process)
 
 
 def test_a_second_signal_of_one_kind_ends_the_worker_at_once(patient_env, tmp_path):

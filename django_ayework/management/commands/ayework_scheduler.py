@@ -19,7 +19,7 @@ from django_ayework.worker.skip_queue import intake
 
 
 class Command(JSONCommand):
-    """Fire schedules until SIGTERM or SIGINT; a second signal ends the process at once."""
+    """Fire schedules until SIGTERM, SIGINT or SIGHUP; a second signal ends the process at once."""
 
     help = "Fire schedules until stopped. Workers do so by themselves, unless started with --no-scheduler."
 

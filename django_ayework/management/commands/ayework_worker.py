@@ -61,7 +61,7 @@ NOT_RELOADED = ("burst", "max_works", "max_memory")
 
 
 class Command(DatabaseCommand):
-    """Run works until SIGTERM or SIGINT; a later second signal ends the process at once."""
+    """Run works until SIGTERM, SIGINT or SIGHUP; a later second signal ends the process at once."""
 
     help = "Run works until stopped. SIGTERM lets running works finish; a second signal ends at once."
 
