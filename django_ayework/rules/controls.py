@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,6 +11,15 @@ from random import Random
 from typing import NamedTuple, Protocol
 
 DEFAULT_WEIGHT = 20
+
+
+def command_to_resume(scope: str, name: str) -> str:
+    """Return the command that resumes a type or a queue.
+
+    >>> command_to_resume("queue", "mail")
+    'manage.py ayework_resume --queue mail'
+    """
+    return f"manage.py ayework_resume --{scope} {shlex.quote(name)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from django_ayework.rules.controls import Controls
+from django_ayework.rules.controls import Controls, command_to_resume
 from django_ayework.rules.formatting import (
     Phrase,
     duration,
@@ -126,14 +126,16 @@ def pauses(type: str, queue: str, controls: Controls) -> list[Reason]:
     found = []
     if controls.of(type).paused:
         text = phrase(
-            "Its type %(type)s is paused; resume(type=%(type)s) or the admin's controls let it go on.",
+            "Its type %(type)s is paused; %(command)s or the admin's controls let it go on.",
             type=repr(type),
+            command=command_to_resume("type", type),
         )
         found.append(Reason(Code.TYPE_PAUSED, text, {"type": type}))
     if queue in controls.paused_queues:
         text = phrase(
-            "Its queue %(queue)s is paused; resume(queue=%(queue)s) or the admin's controls let it go on.",
+            "Its queue %(queue)s is paused; %(command)s or the admin's controls let it go on.",
             queue=repr(queue),
+            command=command_to_resume("queue", queue),
         )
         found.append(Reason(Code.QUEUE_PAUSED, text, {"queue": queue}))
     return found

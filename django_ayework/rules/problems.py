@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
 
+from django_ayework.rules.controls import command_to_resume
 from django_ayework.rules.explain import called, serves
 from django_ayework.rules.figures import (
     Figures,
@@ -191,7 +192,8 @@ def queues_paused(seen: Observed) -> Iterable[Problem]:
                 "The queue %(queue)s is paused, and %(works)s.", queue=queue.queue, works=works(queue)
             )
             remedy = phrase(
-                "Resume it in the table of queues, or call resume(queue=%(queue)s).", queue=repr(queue.queue)
+                "Resume it in the table of queues, or run: %(command)s",
+                command=command_to_resume("queue", queue.queue),
             )
             yield Problem(ProblemCode.QUEUE_PAUSED, text, remedy, "queue", queue.queue)
 
@@ -202,7 +204,8 @@ def types_paused(seen: Observed) -> Iterable[Problem]:
         if type.paused and type.pending:
             text = phrase("The type %(type)s is paused, and %(works)s.", type=type.type, works=works(type))
             remedy = phrase(
-                "Resume it in the table of types, or call resume(type=%(type)s).", type=repr(type.type)
+                "Resume it in the table of types, or run: %(command)s",
+                command=command_to_resume("type", type.type),
             )
             yield Problem(ProblemCode.TYPE_PAUSED, text, remedy, "type", type.type)
 

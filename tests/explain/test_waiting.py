@@ -294,13 +294,14 @@ def controlled():
 def test_its_type_or_its_queue_is_paused():
     pause(queue="mail")
     text = why(WorkFactory(type=TYPE, queue="mail"), "queue_paused")
-    assert text.startswith("Its queue 'mail' is paused; resume(queue='mail')")
+    assert text.startswith("Its queue 'mail' is paused; manage.py ayework_resume --queue mail or")
     why(WorkFactory(type=TYPE), "next")
     Work.objects.all().delete()
     pause(type=TYPE)
     later = now() + timedelta(hours=1)
     why(WorkFactory(type=TYPE, status="scheduled", run_at=later), "not_due", "type_paused")
-    text = f"Its type {TYPE!r} is paused; resume(type={TYPE!r}) or the admin's controls let it go on."
+    command = f"manage.py ayework_resume --type {TYPE}"
+    text = f"Its type {TYPE!r} is paused; {command} or the admin's controls let it go on."
     assert why(WorkFactory(type=TYPE), "type_paused") == text
 
 

@@ -70,10 +70,10 @@ STALE = worker(stale=True, silent=120.0)
          "exports: works of lost workers wait to be reclaimed, and no live worker serves the queue.",
          f"{START_ONE} --queues exports"),
         (seen(queue(pending=12, paused=True)), "The queue mail is paused, and 12 works wait.",
-         "Resume it in the table of queues, or call resume(queue='mail')."),
+         "Resume it in the table of queues, or run: manage.py ayework_resume --queue mail"),
         (seen(queue(pending=12), kind(pending=12, paused=True)),
          "The type shop.send is paused, and 12 works wait.",
-         "Resume it in the table of types, or call resume(type='shop.send')."),
+         "Resume it in the table of types, or run: manage.py ayework_resume --type shop.send"),
         (seen(queue(pending=12), kind(pending=12, running=0, waiting=90.0)),
          "shop.send: 12 works wait, the oldest for 1 min 30 s, and no worker takes them "
          "although slots are free.",
