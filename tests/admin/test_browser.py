@@ -1,5 +1,7 @@
 """The admin in a real browser."""
 
+from itertools import combinations
+
 import pytest
 
 from django_ayework import Retry, Worker, dependency, enqueue, work
@@ -122,3 +124,21 @@ def test_a_second_press_of_a_button_does_not_act_twice(browser, live_server, fin
     for page, button in pages.items():
         browser.get(live_server.url + page)
         assert browser.execute_script(SEND_TWICE, find(button)) == [False, True], page
+
+
+def test_buttons_cover_neither_the_heading_nor_one_another(browser, visit, settings):
+    texts = [".object-tools button, .object-tools a", "#content > h1", ".ayework-headline"]
+    script = "return [...document.querySelectorAll(arguments[0])].map(each => each.getBoundingClientRect())"
+    later, dead = enqueue(add(a=1, b=2), delay=3600).id, die().id
+    for settings.LANGUAGE_CODE in ("en", "de", "es", "fr"):
+        for page, id in (("work_change", later), ("deadletter_change", dead)):
+            visit(page, id)
+            boxes = browser.execute_script(script, ", ".join(texts))
+            assert len(boxes) > 4
+            assert not any(map(overlap, *zip(*combinations(boxes, 2), strict=True))), settings.LANGUAGE_CODE
+
+
+def overlap(one, other):
+    """Tell whether two boxes of a page have a point in common."""
+    beside = one["right"] <= other["left"] or other["right"] <= one["left"]
+    return not beside and one["top"] < other["bottom"] and other["top"] < one["bottom"]
