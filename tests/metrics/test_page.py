@@ -1,5 +1,7 @@
 """The page of metrics: its gauges, the view, a database that is away, and what may be missing."""
 
+import sys
+import tempfile
 from datetime import timedelta
 
 import pytest
@@ -159,12 +161,19 @@ def test_a_token_that_is_none_is_refused_and_not_quoted(settings):
         get_settings()
 
 
-def test_what_is_missing_or_comes_too_late_is_named(monkeypatch):
+def test_what_is_missing_or_comes_too_late_is_named(monkeypatch, tmp_path):
     assert not django_apps.is_installed("django_ayework.contrib.prometheus")
     with pytest.raises(CommandError, match=r"'django_ayework.contrib.prometheus' in INSTALLED_APPS"):
         call_command("ayework_worker", "--metrics-port", "0", "--burst")
+    with pytest.raises(CommandError, match=r"'django_ayework.contrib.prometheus' in INSTALLED_APPS"):
+        call_command("ayework_worker", "--metrics-port", "0", "--check")
     assert series.QUEUED is not None, "the client is imported, so processes can share no more"
     with pytest.raises(ImproperlyConfigured, match="PROMETHEUS_MULTIPROC_DIR"), exporter.shared():
+        pass
+    monkeypatch.delitem(sys.modules, "prometheus_client")
+    monkeypatch.delenv("PROMETHEUS_MULTIPROC_DIR", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    with pytest.raises(ImproperlyConfigured, match=r"missing.*Set TMPDIR"), exporter.shared():
         pass
     monkeypatch.setattr(apps, "find_spec", lambda name: None)
     config = apps.PrometheusConfig("django_ayework.contrib.prometheus", package)

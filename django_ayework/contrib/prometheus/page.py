@@ -50,7 +50,7 @@ class Exporter:
     def shared(self) -> Generator[None]:
         """Let processes that are started in this block write to one folder; the project may have named one.
 
-        Raises ImproperlyConfigured when ``prometheus_client`` was imported before.
+        Raises ImproperlyConfigured when ``prometheus_client`` was imported before, or no folder can be made.
         """
         if FOLDER in os.environ:
             yield
@@ -64,13 +64,27 @@ class Exporter:
                 ),
                 "prometheus-imported-too-early",
             )
-        with tempfile.TemporaryDirectory(prefix="ayework-metrics-") as folder:
+        with made_folder() as folder:
             self._own_folder = os.environ[FOLDER] = folder
             try:
                 yield
             finally:
                 self._own_folder = ""
                 del os.environ[FOLDER]
+
+
+def made_folder() -> tempfile.TemporaryDirectory[str]:
+    """Make the folder that the processes share; raise ImproperlyConfigured where no file can be written."""
+    try:
+        return tempfile.TemporaryDirectory(prefix="ayework-metrics-")
+    except OSError as error:
+        raise documented(
+            ImproperlyConfigured(
+                "expected to make a folder in which the processes count, but it cannot be made: "
+                f"{error}. Set TMPDIR to a folder that can be written."
+            ),
+            "metrics-folder",
+        ) from error
 
 
 exporter = Exporter()

@@ -35,7 +35,7 @@ from django_ayework.rules.formatting import counted
 from django_ayework.rules.health import Budget
 from django_ayework.store.database import alias
 from django_ayework.worker.health import HealthServer
-from django_ayework.worker.http import PATH, HttpServer, MetricsServer, export, providers
+from django_ayework.worker.http import PATH, HttpServer, MetricsExporter, MetricsServer, export, providers
 from django_ayework.worker.process import (
     REFUSED,
     SupervisorLink,
@@ -95,6 +95,8 @@ class Command(DatabaseCommand):
         """Read the options, then check, supervise or run a worker."""
         registry.load()
         chosen = worker_options(options)
+        if options["metrics_port"] is not None:
+            require_exporter()
         if options["check"]:
             return self.end(check_worker(chosen, self.say))
         show_engine_log(options["verbosity"])
@@ -215,15 +217,20 @@ def listening(make: Callable[[], Server], address: str, option: str) -> Server:
 
 
 def metrics_server(host: str, port: int) -> MetricsServer:
-    """Listen on the port of the metrics; raise CommandError when no app makes their page."""
+    """Listen on the port of the metrics; raise CommandError when that is not possible."""
+    make = partial(MetricsServer, host, port, require_exporter())
+    return listening(make, f"{host}:{port}", "--metrics-port")
+
+
+def require_exporter() -> MetricsExporter:
+    """Return what makes the page of metrics; raise CommandError when no app does."""
     if providers.exporter is None:
         raise refused(
             "metrics-app-missing",
             "expected 'django_ayework.contrib.prometheus' in INSTALLED_APPS for --metrics-port; add it, "
             'and run pip install "django-ayework[metrics]".',
         )
-    make = partial(MetricsServer, host, port, providers.exporter)
-    return listening(make, f"{host}:{port}", "--metrics-port")
+    return providers.exporter
 
 
 # Options
