@@ -306,4 +306,4 @@ def too_late(id: str, timeout: Seconds | None) -> WaitTimeout:
         standing = f"it is {row.status}, but others of its group or chain have not ended"
     else:
         standing = f"it is {row.status}; explain({id!r}) says why"
-    return WaitTimeout(f"expected the work {id} to end within {limit:g} seconds: {standing}.", id=id)
+    return WaitTimeout(f"expected the work {id} to end within {limit:g} s: {standing}.", id=id)

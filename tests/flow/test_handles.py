@@ -87,11 +87,11 @@ def test_what_does_not_exist_has_no_state_and_cannot_be_waited_for():
 def test_waiting_ends_with_the_timeout_and_says_how_things_stand():
     handle = enqueue(parent())
     for wait in (handle.result, handle.group):
-        with pytest.raises(WaitTimeout, match=r"to end within 0\.01 seconds") as raised:
+        with pytest.raises(WaitTimeout, match=r"to end within 0\.01 s:") as raised:
             wait(timeout=0.01)
         assert raised.value.id == handle.id
     assert isinstance(raised.value, TimeoutError)
-    state = rf"within 0 seconds: it is pending; explain\('{handle.id}'\) says why\.(\n|$)"
+    state = rf"within 0 s: it is pending; explain\('{handle.id}'\) says why\.(\n|$)"
     with pytest.raises(WaitTimeout, match=state):
         get_handle(handle.id).group(timeout=timedelta(0))
     drain(limit=1)
