@@ -291,7 +291,7 @@ SAME_MEANING = {"delay": "run_at", "run_at": "delay", "expires": "deadline", "de
 #: The queueing options of other packages, by what to write here.
 OTHER_NAMES = {
     "delay": ("countdown", "defer_by", "schedule_in", "delay_seconds"),
-    "run_at": ("eta", "run_after", "schedule_at", "scheduled_at", "scheduled_time", "defer_until"),
+    "run_at": ("at", "eta", "run_after", "schedule_at", "scheduled_at", "scheduled_time", "defer_until"),
     "retry=Retry(attempts=…)": ("retries", "max_retries", "max_attempts", "max_tries", "attempts"),
     "retry=Retry(base=…)": ("backoff", "retry_backoff", "default_retry_delay"),
     "retry=Retry(max=…)": ("retry_backoff_max",),

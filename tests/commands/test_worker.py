@@ -113,6 +113,8 @@ NAMELESS = list(product(("--queues", "--types", "--exclude-types"), ("", ",", " 
         ("--reload --burst", NOT_HERE.format("--burst")),
         ("--reload --processes 2", NOT_HERE.format("--processes")),
         ("--reload --max-works 5 --max-memory 500", NOT_HERE.format("--max-works, --max-memory")),
+        ("--health-host ::1", "expected --health-port with --health-host, got the host alone"),
+        ("--metrics-host ::1 --health-port 0", "expected --metrics-port with --metrics-host, got"),
         (f"--name {'x' * 62} --processes 10", "expected --name to have at most 61 characters, got: 62"),
     ],
 )

@@ -43,9 +43,9 @@ FOREIGN = {
         "on": "@work(on_failure=…)", "zzz": None,
     },
     "a queueing option": {
-        "prority": "'priority'", "countdown": "'delay'", "eta": "'run_at'", "max_attempts": ATTEMPTS,
-        "unique_key": "dedup=Dedup(key)", "task_id": "'id'", "retry_backoff_max": "retry=Retry(max=…)",
-        "link": "ctx.queue([…]).next(…)", "a": None,
+        "prority": "'priority'", "at": "'run_at'", "countdown": "'delay'", "eta": "'run_at'",
+        "max_attempts": ATTEMPTS, "unique_key": "dedup=Dedup(key)", "task_id": "'id'",
+        "retry_backoff_max": "retry=Retry(max=…)", "link": "ctx.queue([…]).next(…)", "a": None,
     },
 }  # fmt: skip
 

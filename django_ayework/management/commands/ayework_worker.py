@@ -56,6 +56,8 @@ Server = TypeVar("Server", bound=HttpServer)
 
 NUMBERS = ("concurrency", "processes", "max_works", "max_memory")
 LONGEST_NAME = 64
+#: Where the pages of health and metrics are served unless the command line says otherwise.
+LOOPBACK = "127.0.0.1"
 #: Options that contradict --reload.
 NOT_RELOADED = ("burst", "max_works", "max_memory")
 
@@ -82,9 +84,9 @@ class Command(DatabaseCommand):
         add("--reload", action="store_true", help="Start anew when code changes (for development).")
         add("--check", action="store_true", help="Check the configuration, count connections, start nothing.")
         add("--health-port", type=int, metavar="PORT", help="Answer /live and /ready over HTTP on this port.")
-        add("--health-host", default="127.0.0.1", metavar="HOST", help="Where to do so. Default: 127.0.0.1.")
+        add("--health-host", metavar="HOST", help="Where to do so. Default: 127.0.0.1.")
         add("--metrics-port", type=int, metavar="PORT", help="Serve /metrics for Prometheus on this port.")
-        add("--metrics-host", default="127.0.0.1", metavar="HOST", help="Where to do so. Default: 127.0.0.1.")
+        add("--metrics-host", metavar="HOST", help="Where to do so. Default: 127.0.0.1.")
 
     def execute(self, *args: Any, **options: Any) -> Any:
         """Run; a signal that comes before the worker listens stops it in order as soon as it does."""
@@ -105,11 +107,11 @@ class Command(DatabaseCommand):
         if self.is_whole_process:
             freeze_loaded_objects()
             shorten_switch_interval()
-        host, port = options["metrics_host"], options["metrics_port"]
+        host, port = options["metrics_host"] or LOOPBACK, options["metrics_port"]
         if (supervised := inherited()) is not None:
             end, number, port = supervised
             return self.end(self.be_child(chosen, (host, port), end, number))
-        server = self.health_server(options["health_host"], options["health_port"])
+        server = self.health_server(options["health_host"] or LOOPBACK, options["health_port"])
         metrics = None if port is None else metrics_server(host, port)
         if metrics is not None:
             self.say(f"Metrics are served at {metrics.url}{PATH}.")
@@ -266,6 +268,11 @@ def worker_options(given: Mapping[str, Any]) -> WorkerOptions:
     for option in NUMBERS:
         if given[option] is not None and given[option] < 1:
             raise refused("number", f"expected {flag(option)} to be 1 or more, got: {given[option]}.")
+    for server in ("health", "metrics"):
+        if given[f"{server}_host"] is not None and given[f"{server}_port"] is None:
+            raise refused(
+                "cannot-listen", f"expected --{server}-port with --{server}-host, got the host alone."
+            )
     others = [flag(option) for option in NOT_RELOADED if given[option]]
     others += ["--processes"] if given["processes"] > 1 else []
     if given["reload"] and others:
