@@ -178,24 +178,11 @@ class HeldTask(Hints):
     number: int = field(default_factory=lambda: next(_numbers))
 
 
-class Timer(Protocol):
-    """One timer: it calls its function once for each time it was set, never twice at the same moment."""
+class Timer:
+    """Calls its function once for each time it was set, never twice at the same moment.
 
-    def set(self, delay: float) -> None:
-        """Call after this many seconds, or sooner if it was set to call sooner; return at once."""
-        ...
-
-    def cancel(self) -> None:
-        """Do not call."""
-        ...
-
-
-#: Makes a timer that calls this function. Tests give one that runs on a clock of their own.
-TimerFactory: TypeAlias = Callable[[Callable[[], object]], Timer]
-
-
-class ThreadTimer:
-    """A timer with a thread, which is there only while the timer is used."""
+    Its thread is there only while the timer is used.
+    """
 
     def __init__(self, call: Callable[[], object]) -> None:
         self._call = call
@@ -255,13 +242,10 @@ class BacklogWatch:
     The doer calls ``update`` whenever it holds more or less. Nothing is set up while there is no hook.
     """
 
-    def __init__(
-        self, load: Load, timers: TimerFactory = ThreadTimer, seconds: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, load: Load) -> None:
         self._load = load
-        self._seconds = seconds
         self._lock = threading.Lock()
-        self._timer = timers(self._check)
+        self._timer = Timer(self._check)
         self._current: tuple[Episode, BacklogPolicy] | None = None
 
     def update(self) -> None:
@@ -284,7 +268,7 @@ class BacklogWatch:
     def _begin(self) -> None:
         policy = providers.backlog_policy()
         if policy is not None:
-            self._current = Episode(self._seconds(), policy.after, policy.every), policy
+            self._current = Episode(time.monotonic(), policy.after, policy.every), policy
             self._timer.set(policy.after)
 
     def _check(self) -> None:
@@ -293,7 +277,7 @@ class BacklogWatch:
             active, queued = self._load()
             if self._current is None or not queued:
                 return
-            (episode, policy), now = self._current, self._seconds()
+            (episode, policy), now = self._current, time.monotonic()
             behind_for = episode.reported(now)
             if episode.due_at is not None:
                 self._timer.set(max(0.0, episode.due_at - now))
@@ -301,19 +285,15 @@ class BacklogWatch:
             policy.hook(BacklogInfo(active=active, queued=queued, behind_for=behind_for))
 
 
-#: Makes the watch of a doer. Tests give one that runs on a clock of their own.
-WatchFactory: TypeAlias = Callable[[Load], BacklogWatch]
-
-
 class BaseDoer:
     """Holds tasks that wait and counts those that run, under one lock."""
 
-    def __init__(self, watch: WatchFactory = BacklogWatch) -> None:
+    def __init__(self) -> None:
         self._changed = threading.Condition()
         self._pending: list[HeldTask] = []
         self._active = 0
         self._listeners: tuple[Callable[[], object], ...] = ()
-        self._watch = watch(self._load)
+        self._watch = BacklogWatch(self._load)
 
     @abstractmethod
     def _hold(self, held: HeldTask) -> None:

@@ -12,14 +12,7 @@ from typing import Any, TypeAlias
 
 from django_ayework.documentation import logged
 from django_ayework.doers import base
-from django_ayework.doers.base import (
-    BacklogWatch,
-    BaseDoer,
-    HeldTask,
-    WatchFactory,
-    close_connections,
-    run_task,
-)
+from django_ayework.doers.base import BaseDoer, HeldTask, close_connections, run_task
 from django_ayework.rules.rates import whole
 
 logger = logging.getLogger("django_ayework")
@@ -101,10 +94,8 @@ class Bounded(BaseDoer):
     It asks for ``buffer`` tasks more than it can run, to have some to choose from.
     """
 
-    def __init__(
-        self, order: Order, max: int | None, capacity: int, watch: WatchFactory = BacklogWatch
-    ) -> None:
-        super().__init__(watch)
+    def __init__(self, order: Order, max: int | None, capacity: int) -> None:
+        super().__init__()
         self._order = order
         self._max = max
         self._capacity = capacity
@@ -152,10 +143,10 @@ def unlimited(capacity: int = 256) -> Bounded:
     return Bounded(by_age, None, whole(capacity, "capacity", least=1))
 
 
-def bounded(order: Order, max: int, buffer: int | None, watch: WatchFactory = BacklogWatch) -> Bounded:
+def bounded(order: Order, max: int, buffer: int | None) -> Bounded:
     """Return a doer that runs ``max`` tasks at a time in this order; raise ValueError for other numbers."""
     most = whole(max, "max", least=1)
-    return Bounded(order, most, most + (most if buffer is None else whole(buffer, "buffer", least=0)), watch)
+    return Bounded(order, most, most + (most if buffer is None else whole(buffer, "buffer", least=0)))
 
 
 def balanced(max: int, buffer: int | None = None) -> Bounded:

@@ -5,22 +5,18 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import partial
 from typing import Protocol, TypeAlias
 
 from django_ayework.documentation import type_error, value_error
 from django_ayework.doers.base import (
-    BacklogWatch,
     BaseDoer,
     Doer,
     HeldTask,
     Hints,
     Task,
     TellsRoom,
-    ThreadTimer,
-    TimerFactory,
-    WatchFactory,
+    Timer,
     is_void,
     now,
     providers,
@@ -91,9 +87,8 @@ class SharedLimiter:
 class LocalLimiter:
     """Counts in this process. Counts that are not used for a while are dropped, in two generations."""
 
-    def __init__(self, make: Callable[[], Rate], now: Callable[[], datetime] = now) -> None:
+    def __init__(self, make: Callable[[], Rate]) -> None:
         self._make = make
-        self._now = now
         self._recent: dict[Name, Rate] = {}
         self._older: dict[Name, Rate] = {}
         self._life = make().life
@@ -101,19 +96,19 @@ class LocalLimiter:
 
     def hit(self, name: Name) -> HitResult:
         """Count a start if it is within the limit."""
-        return self._rate(name).hit(self._now())
+        return self._rate(name).hit(now())
 
     def peek(self, name: Name) -> HitResult:
         """Return the answer to a hit, without counting one."""
-        return self._rate(name).peek(self._now())
+        return self._rate(name).peek(now())
 
     def __len__(self) -> int:
         return len(self._recent) + len(self._older)
 
     def _rate(self, name: Name) -> Rate:
-        if self._now() >= self._ages_at:  # once per life of a count
+        if now() >= self._ages_at:  # once per life of a count
             self._recent, self._older = {}, self._recent
-            self._ages_at = later(self._now(), self._life)
+            self._ages_at = later(now(), self._life)
         rate = self._recent.get(name) or self._older.pop(name, None) or self._make()
         self._recent[name] = rate
         return rate
@@ -170,19 +165,12 @@ class RateLimited(BaseDoer):
     A thread of its own does so in rounds: submitting never waits, not even for a store.
     """
 
-    def __init__(
-        self,
-        limit: int,
-        limits: Limits,
-        inner: Doer,
-        timers: TimerFactory = ThreadTimer,
-        watch: WatchFactory = BacklogWatch,
-    ) -> None:
-        super().__init__(watch)
+    def __init__(self, limit: int, limits: Limits, inner: Doer) -> None:
+        super().__init__()
         self._limit = limit
         self._limits = limits
         self._inner = inner
-        self._timer = timers(self._round)
+        self._timer = Timer(self._round)
         self._error_pause = RETRY_FLOOR
         if isinstance(inner, TellsRoom):
             inner.on_room(self._inner_has_room)

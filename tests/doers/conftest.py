@@ -1,5 +1,9 @@
+from importlib import import_module
+from types import SimpleNamespace
+
 import pytest
 
+from django_ayework.doers import base
 from tests.doers.kit import Kit, Stage, Time
 from tests.fixtures import reported  # noqa: F401
 
@@ -11,9 +15,19 @@ def time():
 
 
 @pytest.fixture
-def kit(time):
+def kit(time, monkeypatch):
     """Builds rate-limited doers that go by this clock."""
+    rate_limited = import_module("django_ayework.doers.rate_limited")  # a function has its name, too
+    monkeypatch.setattr(rate_limited, "Timer", time.timer)
+    monkeypatch.setattr(rate_limited, "now", time.now)
     return Kit(time)
+
+
+@pytest.fixture
+def watches_by_time(time, monkeypatch):
+    """Lets the watches of backlogs go by this clock."""
+    monkeypatch.setattr(base, "Timer", time.timer)
+    monkeypatch.setattr(base, "time", SimpleNamespace(monotonic=time.seconds))
 
 
 @pytest.fixture

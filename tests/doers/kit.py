@@ -159,14 +159,14 @@ class Kit:
         self.ran: list[str] = []
 
     def limiter(self, limit, window, kind=FixedWindow) -> LocalLimiter:
-        return LocalLimiter(partial(kind, limit, window), self.time.now)
+        return LocalLimiter(partial(kind, limit, window))
 
     def doer(self, limit=1, window=1.0, inner=None, key=None, per_label=None) -> RateLimited:
         labels = self.limiter(*per_label) if per_label else None
         return self.of(Limits(self.limiter(limit, window), labels, key), limit, inner)
 
     def of(self, limits: Limits, limit: int = 100, inner=None) -> RateLimited:
-        return RateLimited(limit, limits, inner or Inline(), self.time.timer)
+        return RateLimited(limit, limits, inner or Inline())
 
     def submit(self, doer, *names: str, **hints: Any) -> None:
         for name in names:

@@ -1,16 +1,13 @@
 """``ON_BACKLOG`` is called when tasks have waited for too long."""
 
 import threading
-from functools import partial
 
 import pytest
 
 from django_ayework import doers
 from django_ayework.doers import BacklogInfo
 from django_ayework.doers.base import BacklogWatch
-from django_ayework.doers.bounded import bounded, by_age
-from django_ayework.doers.rate_limited import Limits, RateLimited
-from tests.doers.kit import PATIENCE, Inline
+from tests.doers.kit import PATIENCE
 
 
 @pytest.fixture
@@ -22,10 +19,10 @@ def heard(settings):
 
 
 @pytest.fixture
-def watched(time):
+def watched(time, watches_by_time):
     """Sets the load of a watch by hand; a load that is not told comes without an update."""
     load = [0, 0]
-    watch = BacklogWatch(lambda: (load[0], load[1]), time.timer, time.seconds)
+    watch = BacklogWatch(lambda: (load[0], load[1]))
 
     def hold(active, queued, seconds=0.0, is_told=True):
         load[:] = active, queued
@@ -82,8 +79,8 @@ def test_a_hook_that_raises_is_reported_and_disturbs_nothing(watched, settings):
     assert reported == ["hook"] * 3
 
 
-def test_a_bounded_doer_reports_tasks_that_wait_for_a_slot(stage, time, heard):
-    doer = bounded(by_age, 2, None, partial(BacklogWatch, timers=time.timer, seconds=time.seconds))
+def test_a_bounded_doer_reports_tasks_that_wait_for_a_slot(stage, time, watches_by_time, heard):
+    doer = doers.age(2)
     for name in "abcde":
         doer.submit(stage.task(name))
     time.advance(10)
@@ -94,9 +91,8 @@ def test_a_bounded_doer_reports_tasks_that_wait_for_a_slot(stage, time, heard):
     assert len(heard) == 1
 
 
-def test_a_rate_limited_doer_reports_tasks_that_wait_for_the_limit(kit, time, heard):
-    watch = partial(BacklogWatch, timers=time.timer, seconds=time.seconds)
-    doer = RateLimited(1, Limits(kit.limiter(1, 100), None, None), Inline(), time.timer, watch)
+def test_a_rate_limited_doer_reports_tasks_that_wait_for_the_limit(kit, time, watches_by_time, heard):
+    doer = kit.doer(limit=1, window=100)
     for _ in range(3):
         doer.submit(lambda: None)
     time.advance(99)

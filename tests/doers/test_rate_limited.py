@@ -119,7 +119,7 @@ def test_a_label_that_is_beyond_its_limit_is_asked_about_once_in_a_round(kit):
             asked.append(name)
             return super().hit(name)
 
-    overall, labels = (Asked(partial(FixedWindow, limit, 10), kit.time.now) for limit in (100, 1))
+    overall, labels = (Asked(partial(FixedWindow, limit, 10)) for limit in (100, 1))
     kit.submit(kit.of(Limits(overall, labels, None)), *"abcdefgh", fairness="acme")
     kit.run()
     assert [name[0] for name in asked] == ["label", "key", "label"]

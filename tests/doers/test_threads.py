@@ -7,7 +7,7 @@ import pytest
 
 from django_ayework import doers
 from django_ayework.doers import base
-from django_ayework.doers.base import ThreadTimer
+from django_ayework.doers.base import Timer
 from django_ayework.doers.bounded import ThreadPool
 from tests.doers.kit import PATIENCE
 from tests.processes import eventually
@@ -38,7 +38,7 @@ def bell():
 
 
 def test_the_soonest_of_several_times_counts(bell):
-    timer = ThreadTimer(bell.ring)
+    timer = Timer(bell.ring)
     timer.set(3600.0)
     timer.cancel()
     assert timer._due_at is None
@@ -51,7 +51,7 @@ def test_the_soonest_of_several_times_counts(bell):
 
 
 def test_what_is_set_during_a_ring_rings_once_more_and_never_at_the_same_time(bell):
-    timer = ThreadTimer(bell.ring)
+    timer = Timer(bell.ring)
     timer.set(0.0)
     bell.wait()
     for _ in range(5):
@@ -66,7 +66,7 @@ def test_what_is_set_during_a_ring_rings_once_more_and_never_at_the_same_time(be
 def test_the_thread_of_a_timer_ends_when_it_is_idle_and_is_started_again(monkeypatch):
     monkeypatch.setattr(base, "LINGER", 0.0)
     threads = []
-    timer = ThreadTimer(lambda: threads.append(threading.current_thread()))
+    timer = Timer(lambda: threads.append(threading.current_thread()))
     for count in (1, 2, 3):
         timer.set(0.0)
         eventually(lambda count=count: len(threads) == count)
@@ -82,7 +82,7 @@ def test_a_timer_survives_an_error_of_its_ring_and_a_thread_that_could_not_start
         rings.release()
         raise SystemExit
 
-    timer = ThreadTimer(ring)
+    timer = Timer(ring)
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
         timer.set(0.0)
