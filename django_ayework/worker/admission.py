@@ -96,7 +96,6 @@ def resident_bytes() -> int:
 class Backpressure:
     """Counts how attempts of one worker end, and asks the hook ``BACKPRESSURE`` whether to claim."""
 
-    seconds: Callable[[], float] = time.monotonic
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _succeeded: Counter[str] = field(default_factory=Counter)
     _failed: Counter[str] = field(default_factory=Counter)
@@ -122,7 +121,7 @@ class Backpressure:
         reported, and holds back for a poll.
         """
         hook = get_settings().backpressure
-        left = self._until - self.seconds()
+        left = self._until - time.monotonic()
         if hook is None or left > 0:
             return max(0.0, left)
         with self._lock:
@@ -135,18 +134,16 @@ class Backpressure:
         except BaseException as error:
             report(error, "queue", "BACKPRESSURE failed; nothing is claimed for a poll")
             pause = get_settings().poll_interval
-        self._until = self.seconds() + pause
+        self._until = time.monotonic() + pause
         return max(0.0, pause)
 
 
-@dataclass(eq=False)
 class BacklogMonitor:
     """Calls ``ON_BACKLOG`` once a worker has been behind for too long.
 
     A worker is behind while works could fill more room than it has.
     """
 
-    seconds: Callable[[], float] = time.monotonic
     _episode: Episode | None = None
 
     def note(self, behind: bool, active: int, serves: Callable[[str], bool]) -> None:
@@ -155,7 +152,7 @@ class BacklogMonitor:
         if policy is None:
             self._episode = None
             return
-        now = self.seconds()
+        now = time.monotonic()
         self._episode = self._episode or Episode(now, policy.after, policy.every)
         behind_for = self._episode.reported(now)
         if behind_for is None:

@@ -230,22 +230,21 @@ class Buffer:
 
 
 class Gathering:
-    """The batches that are not full yet, one per type. For one thread; moments are those of ``tick``."""
+    """The batches that are not full yet, one per type. For one thread."""
 
-    def __init__(self, tick: Callable[[], float] = time.monotonic) -> None:
-        self._tick = tick
+    def __init__(self) -> None:
         self._buffers: dict[str, Buffer] = {}
 
     def add(self, delivery: Delivery, batch_type: AnyBatchType) -> Batch | None:
         """Let a work wait for others of its type; return its batch if that is full now."""
-        type, now = delivery.row.type, self._tick()
+        type, now = delivery.row.type, time.monotonic()
         buffer = self._buffers.setdefault(type, Buffer(batch_type.size, now + batch_type.max_wait))
         buffer.deliveries.append(delivery)
         return self._take(type) if len(buffer.deliveries) >= buffer.size else None
 
     def due(self) -> list[Batch]:
         """Take out the batches that have waited long enough."""
-        now = self._tick()
+        now = time.monotonic()
         return [self._take(type) for type, buffer in list(self._buffers.items()) if buffer.due_at <= now]
 
     def all(self) -> list[Batch]:
@@ -259,7 +258,7 @@ class Gathering:
     def pause(self) -> float:
         """Return how many seconds are left until a batch is due; infinity when none waits."""
         due_at = min((buffer.due_at for buffer in self._buffers.values()), default=float("inf"))
-        return max(0.0, due_at - self._tick())
+        return max(0.0, due_at - time.monotonic())
 
     def _take(self, type: str) -> Batch:
         return Batch(self._buffers.pop(type).deliveries)

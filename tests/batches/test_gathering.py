@@ -8,6 +8,7 @@ from django_ayework import batch_work, enqueue_many
 from django_ayework.define.types import registry
 from django_ayework.rules.controls import Controls, Scope, TypeControl
 from django_ayework.store.lanes import Lane
+from django_ayework.worker import dispatch
 from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.dispatch import (
     Claim,
@@ -21,7 +22,7 @@ from django_ayework.worker.dispatch import (
 )
 from django_ayework.worker.in_flight import Delivery
 from tests.batches.works import hundred, single, three
-from tests.clocks import Clock
+from tests.clocks import Clock, put_in_place
 from tests.marks import on_sqlite
 from tests.races.rivals import claim_all
 
@@ -29,13 +30,13 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def ticks():
-    return Clock()
+def ticks(monkeypatch):
+    return put_in_place(Clock(), dispatch, monkeypatch)
 
 
 @pytest.fixture
 def gathering(ticks):
-    return Gathering(ticks.monotonic)
+    return Gathering()
 
 
 def deliveries(number: int, kind=three) -> list[Delivery]:

@@ -28,7 +28,6 @@ from tests.batches.works import (
     three,
     three_async,
 )
-from tests.clocks import Clock
 from tests.marks import on_sqlite
 from tests.processes import ended, eventually, stopped, worker_process
 from tests.races.rivals import claim_all
@@ -53,15 +52,13 @@ def test_a_batch_that_is_not_full_runs_when_its_time_has_come(stage, settings):
 def test_a_batch_takes_in_unpublished_works_just_before_it_runs(stage, settings):
     """As those of another process, which are not known before the next poll."""
     settings.AYEWORK = {"POLL_INTERVAL": 60}
-    ticks = Clock()
     worker = Worker()
-    worker._dispatcher.gathering._tick = ticks.monotonic
-    is_over = worker._is_over
+    gathering, is_over = worker._dispatcher.gathering, worker._is_over
 
     def before_a_turn_another_comes_and_the_time_is_over():
-        if worker._dispatcher.gathering.room() and Work.objects.count() == 1:
+        if gathering.room() and Work.objects.count() == 1:
             WorkFactory(type=patient.name, input='{"input":1}')
-            ticks.now += 61
+            gathering._buffers[patient.name].due_at = 0.0
         return is_over()
 
     worker._is_over = before_a_turn_another_comes_and_the_time_is_over

@@ -24,6 +24,7 @@ from django_ayework.ports.queue import get_queue
 from django_ayework.ports.queue import redis as streams
 from django_ayework.ports.queue.base import LocalQueue
 from django_ayework.ports.queue.redis import RedisStreamsQueue, key_of
+from django_ayework.store.database import clock
 from django_ayework.testing import now, time_travel
 from tests.marks import on_sqlite
 from tests.processes import PATIENCE, ROOT
@@ -100,9 +101,10 @@ def test_the_local_store_drops_expired_entries():
     assert now().year < 9999
 
 
-def test_the_local_store_holds_a_key_until_its_very_end():
+def test_the_local_store_holds_a_key_until_its_very_end(monkeypatch):
     moment = NOON
-    store = LocalStore(now=lambda: moment)
+    monkeypatch.setattr(clock, "now", lambda: moment)
+    store = LocalStore()
     store.set("k", "v", ttl=60)
     moment = NOON + timedelta(seconds=60, microseconds=-1)
     assert store.get("k") == "v"

@@ -16,7 +16,7 @@ from django_ayework.worker import admission
 from django_ayework.worker import executor as executor_module
 from django_ayework.worker.admission import MEGABYTE, BacklogMonitor, Backpressure, Retirement, resident_bytes
 from django_ayework.worker.executor import Executor
-from tests.clocks import Clock
+from tests.clocks import Clock, put_in_place
 from tests.marks import each_database
 from tests.processes import eventually
 from tests.worker.works import hold, quick
@@ -143,10 +143,10 @@ def test_the_hook_of_backpressure_is_given_what_runs_and_how_attempts_have_ended
     assert dict(info.succeeded) == {"shop.add": 2, "shop.pay": 1}
 
 
-def test_its_answer_holds_until_it_has_passed(settings):
-    clock, answers = Clock(), iter([5, 0, None, 2])
+def test_its_answer_holds_until_it_has_passed(settings, monkeypatch):
+    clock, answers = put_in_place(Clock(), admission, monkeypatch), iter([5, 0, None, 2])
     settings.AYEWORK = {"BACKPRESSURE": lambda info: next(answers)}
-    pressure = Backpressure(clock.monotonic)
+    pressure = Backpressure()
     assert pressure.pause(active=0) == 5
     clock.now += 2
     assert pressure.pause(active=0) == 3
@@ -170,10 +170,10 @@ def test_a_hook_may_be_async_and_one_that_raises_is_reported(settings, reported,
 
 
 @pytest.fixture
-def watch(settings):
+def watch(settings, monkeypatch):
     """Let a monitor look once in so many seconds at whether a worker is behind; the result is its reports."""
-    reports, clock = [], Clock()
-    monitor = BacklogMonitor(clock.monotonic)
+    reports, clock = [], put_in_place(Clock(), admission, monkeypatch)
+    monitor = BacklogMonitor()
     settings.AYEWORK = {"ON_BACKLOG": reports.append, "BACKLOG_AFTER": 10, "BACKLOG_EVERY": 30}
 
     def watch(*looks: bool, step: int = 1):

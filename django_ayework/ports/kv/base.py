@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Protocol, TypeAlias, runtime_checkable
@@ -100,9 +99,6 @@ Entry: TypeAlias = tuple[str, datetime | None]
 class EntryStore:
     """A Store that writes each entry under a lock of its key."""
 
-    def __init__(self, now: Callable[[], datetime] = clock.now) -> None:
-        self._now = now
-
     def get(self, key: str) -> str | None:
         """See Store.get()."""
         found = self._living(key)
@@ -111,7 +107,7 @@ class EntryStore:
     def set(self, key: str, value: str, ttl: Seconds | None = None) -> None:
         """See Store.set()."""
         with self._locked(key):
-            self._write(key, (value, end_of(ttl, self._now())))
+            self._write(key, (value, end_of(ttl, clock.now())))
 
     def delete(self, key: str) -> None:
         """See Store.delete()."""
@@ -125,7 +121,7 @@ class EntryStore:
     def increment(self, key: str, by: int = 1, ttl: Seconds | None = None) -> int:
         """See Store.increment()."""
         with self._locked(key):
-            value, end = self._living(key) or ("0", end_of(ttl, self._now()))
+            value, end = self._living(key) or ("0", end_of(ttl, clock.now()))
             number = whole_number(value, key) + by
             self._write(key, (str(number), end))
             return number
@@ -135,13 +131,13 @@ class EntryStore:
         with self._locked(key):
             if self.get(key) != expected:
                 return False
-            self._write(key, (value, end_of(ttl, self._now())))
+            self._write(key, (value, end_of(ttl, clock.now())))
             return True
 
     def _living(self, key: str) -> Entry | None:
         """Return an entry that has not run out."""
         found = self._read(key)
-        return found if found and is_living(found[1], self._now()) else None
+        return found if found and is_living(found[1], clock.now()) else None
 
     def _locked(self, key: str) -> AbstractContextManager[object]:
         """Keep others from writing a key."""
@@ -168,10 +164,9 @@ TIDY_EVERY = timedelta(minutes=1)
 class LocalStore(EntryStore):
     """Keeps everything in memory; other processes see nothing of it."""
 
-    def __init__(self, now: Callable[[], datetime] = clock.now) -> None:
-        super().__init__(now)
+    def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
-        self._tidy_at = now() + TIDY_EVERY
+        self._tidy_at = clock.now() + TIDY_EVERY
         self.renew_lock()
 
     def renew_lock(self) -> None:
@@ -186,7 +181,7 @@ class LocalStore(EntryStore):
 
     def _write(self, key: str, entry: Entry | None) -> None:
         """See EntryStore; now and then, drop the entries that have run out."""
-        now = self._now()
+        now = clock.now()
         if now >= self._tidy_at:
             self._tidy_at = now + TIDY_EVERY
             self._entries = {k: found for k, found in self._entries.items() if is_living(found[1], now)}

@@ -13,6 +13,7 @@ from datetime import datetime
 from django.core.cache import BaseCache, caches
 
 from django_ayework.ports.kv.base import Entry, EntryStore, stored_key
+from django_ayework.store.database import clock
 
 #: Seconds after which the lock of a process that died is free again.
 LOCK_LIFE = 10
@@ -31,7 +32,6 @@ class CacheStore(EntryStore):
     """
 
     def __init__(self, alias: str = "default") -> None:
-        super().__init__()
         self.alias = alias
 
     @property
@@ -51,7 +51,7 @@ class CacheStore(EntryStore):
             self._cache.delete(stored_key(key))
             return
         value, end = entry
-        left = None if end is None else math.ceil((end - self._now()).total_seconds()) + SLACK
+        left = None if end is None else math.ceil((end - clock.now()).total_seconds()) + SLACK
         self._cache.set(stored_key(key), json.dumps([value, end and end.isoformat()]), left)
 
     @contextmanager
