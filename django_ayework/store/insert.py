@@ -20,12 +20,13 @@ from typing import Any
 from django.db import IntegrityError
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
+from django.db.transaction import set_rollback
 
 from django_ayework.models import Work
 from django_ayework.rules.controls import FairnessKey
 from django_ayework.rules.states import Status
 from django_ayework.store.connections import BACKEND, asks_for_backend, note_backend, run_prepared
-from django_ayework.store.database import CHUNK, atomic, chunked, clock, code_of, connection, dialect
+from django_ayework.store.database import CHUNK, alias, atomic, chunked, clock, code_of, connection, dialect
 from django_ayework.store.dialects import Dialect
 from django_ayework.store.lanes import next_turn, params_of, turns_of
 from django_ayework.store.many_rows import adapted, adapted_values, portions
@@ -43,10 +44,6 @@ PIECE = 500
 DUPLICATE_ENTRY = 1062
 
 
-class IdsTaken(Exception):
-    """Some of the ids exist already; rolls the savepoint back."""
-
-
 def insert_works(works: Sequence[WorkRow]) -> set[str]:
     """Insert works of distinct ids in the caller's transaction; return the ids that existed already.
 
@@ -59,16 +56,14 @@ def insert_works(works: Sequence[WorkRow]) -> set[str]:
         with suppress(IntegrityError), atomic():  # nothing is inserted when an id is taken
             copy(Work, COLUMNS, works)
             return set()
-    try:
-        with atomic():
-            for part in portions([len(work.input) for work in works], most=CHUNK):
-                if insert_together(Work, COLUMNS, works[part]) < len(works[part]):
-                    raise IdsTaken
-    except IdsTaken:
-        taken = set(statuses_of(work.id for work in works))
-        fresh = [work for work in works if work.id not in taken]
-        return taken | insert_works(fresh) if fresh else taken
-    return set()
+    with atomic():
+        parts = [works[part] for part in portions([len(work.input) for work in works], most=CHUNK)]
+        if all(insert_together(Work, COLUMNS, part) == len(part) for part in parts):
+            return set()
+        set_rollback(True, using=alias())
+    taken = set(statuses_of(work.id for work in works))
+    fresh = [work for work in works if work.id not in taken]
+    return taken | insert_works(fresh) if fresh else taken
 
 
 def with_turns(works: Sequence[WorkRow]) -> Sequence[WorkRow]:
@@ -170,11 +165,7 @@ def into(dialect: Dialect, model: type[Model], names: Iterable[str]) -> str:
 
 
 def rows_made(
-    session: BaseDatabaseWrapper,
-    database: Dialect,
-    sql: str,
-    params: Sequence[Any],
-    needs_plan: bool = False,
+    session: BaseDatabaseWrapper, database: Dialect, sql: str, params: Sequence[Any], needs_plan: bool = False
 ) -> int:
     """Run an INSERT; return how many rows it made. On MySQL: none if an id is taken."""
     try:

@@ -15,12 +15,14 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from django.db.models import F
+from django.db.transaction import set_rollback
 
 from django_ayework.models import InputRevision, Work
 from django_ayework.rules.causes import fingerprint
 from django_ayework.rules.controls import FairnessKey
 from django_ayework.rules.states import Status, Transition
 from django_ayework.store.database import (
+    alias,
     atomic,
     clock,
     connection,
@@ -142,18 +144,12 @@ def moved_by(update: Update, held: Held) -> set[str]:
     database, moved = dialect(), set[str]()
     for part in parts_of(update, database):
         tells_moved = database.has_arrays or len(part.keys) == 1
-        try:
-            with nullcontext() if tells_moved else atomic():
-                if (found := move(Work, part, database, *held.condition)) is None:
-                    raise SomeStay
-        except SomeStay:
-            found = move_under_locks(part, held)
-        moved |= found
+        with nullcontext() if tells_moved else atomic():
+            found = move(Work, part, database, *held.condition)
+            if found is None:
+                set_rollback(True, using=alias())
+        moved |= move_under_locks(part, held) if found is None else found
     return moved
-
-
-class SomeStay(Exception):
-    """Not all works of an update are where they were read; rolls the savepoint back."""
 
 
 def move_under_locks(update: Update, held: Held) -> set[str]:
