@@ -32,10 +32,9 @@ from django_ayework.rules.workflow import (
     holding,
 )
 from django_ayework.store.database import sync_only
-from django_ayework.store.dependencies import WaiterRow, read_waiters
+from django_ayework.store.dependencies import EdgeRow, WaiterRow, read_waiters
 from django_ayework.store.rows import GroupRow, find_group, find_row, find_rows
 from django_ayework.store.workflows import (
-    WatchRow,
     inputs_of,
     last_members,
     members_by_id,
@@ -193,7 +192,7 @@ def lineage(members: Mapping[str, Member]) -> Iterator[Link]:
             yield Link(parent.id, member.id, Tie.STEP if is_step else Tie.QUEUED)
 
 
-def known_by(watches: Iterable[WatchRow], members: Mapping[str, Member]) -> dict[str, str]:
+def known_by(watches: Iterable[EdgeRow], members: Mapping[str, Member]) -> dict[str, str]:
     """Return the work that stands for each watched chain: its last step among the members."""
     chains = {watch.watched_id for watch in watches if watch.chain}
     last = {id: members[id] for id in chains if id in members}
@@ -204,7 +203,7 @@ def known_by(watches: Iterable[WatchRow], members: Mapping[str, Member]) -> dict
 
 
 def outside(
-    last_steps: Mapping[str, str], watches: Sequence[WatchRow], members: Mapping[str, Member]
+    last_steps: Mapping[str, str], watches: Sequence[EdgeRow], members: Mapping[str, Member]
 ) -> Iterator[Member]:
     """Return the watched works that are no members, with their known status."""
     missing = {
@@ -231,7 +230,7 @@ def later(one: Member | None, other: Member) -> Member:
 
 
 def waits(
-    watches: Iterable[WatchRow], last_steps: Mapping[str, str], members: Mapping[str, Member]
+    watches: Iterable[EdgeRow], last_steps: Mapping[str, str], members: Mapping[str, Member]
 ) -> Iterator[Link]:
     """Return the links from watched works to their waiters."""
     for watch in watches:

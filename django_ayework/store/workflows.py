@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.db.models import Case, F, QuerySet, Value, When
 from django.db.models.functions import Length
@@ -14,6 +14,7 @@ from django_ayework.models import Edge, Work
 from django_ayework.rules.states import Status
 from django_ayework.rules.workflow import Member, NodeKind
 from django_ayework.store.database import chunked, rows
+from django_ayework.store.dependencies import EdgeRow
 from django_ayework.store.many_rows import rows_with
 
 #: Ids in one statement: a workflow of some thousand works is read by few statements.
@@ -27,15 +28,6 @@ COLUMNS = (
     *("id", "type", "status", "reason", "cause", "parent_id", "chain_id", "chain_index"),
     *("queued_at", "run_at", "started_at", "ended_at"),
 )
-
-
-class WatchRow(NamedTuple):
-    """One thing that a waiter watches: a work, or a whole chain."""
-
-    waiter_id: str
-    watched_id: str
-    chain: bool
-    outcome: str
 
 
 #: The order in which works of a group are chosen that has more than are read: the first work and the gates,
@@ -92,10 +84,9 @@ def last_members(chain_ids: Sequence[str]) -> list[Member]:
     return members_in(rows(Work).filter(chain_id__in=chain_ids)[:IDS]) if chain_ids else []
 
 
-def watched_by_these(waiters: Sequence[str], limit: int) -> list[WatchRow]:
+def watched_by_these(waiters: Sequence[str], limit: int) -> list[EdgeRow]:
     """Read what waiters watch, up to so many edges in all."""
-    edges = rows_with(Edge, "waiter_id", waiters, WatchRow._fields, limit)
-    return [WatchRow(waiter, watched, bool(chain), outcome) for waiter, watched, chain, outcome in edges]
+    return list(map(EdgeRow._make, rows_with(Edge, "waiter_id", waiters, EdgeRow._fields, limit)))
 
 
 def inputs_of(ids: Sequence[str], longest: int) -> dict[str, str]:
