@@ -56,8 +56,10 @@ def claim(
     lease = Lease(worker, leased_until, now)
     if dialect().has_arrays:
         works = claim_lanes_at_once(queue, caps, limit, lease)
+    elif len(caps) == 1:
+        works = claim_lane(queue, *next(iter(caps.items())), lease)
     else:
-        works = claim_lane_by_lane(queue, caps, limit, lease)
+        works = claim_lanes(queue, caps, limit, lease)
     return sorted(works, key=lambda row: (-row.priority, row.sort_key, row.run_at, row.id))
 
 
@@ -170,16 +172,9 @@ def rows_leased(found: Iterable[tuple[Any, ...]], lease: Lease) -> list[WorkRow]
 # worker of 50 types ran a tenth of the works.
 
 
-def claim_lane_by_lane(queue: str, caps: Mapping[str, int], limit: int, lease: Lease) -> list[WorkRow]:
-    """Lease the first works of some lanes, after their heads were read; see ``claim()``."""
-    if len(caps) == 1:
-        return claim_lane(queue, *next(iter(caps.items())), lease)
-    return claim_lanes(queue, caps, limit, lease)
-
-
 @own_transaction
 def claim_lanes(queue: str, caps: Mapping[str, int], limit: int, lease: Lease) -> list[WorkRow]:
-    """Lease the first works of some lanes in one transaction; see ``claim()``."""
+    """Lease the first works of some lanes in one transaction, after their heads were read."""
     allocation = allocate(heads_of(queue, caps), limit)
     if not connection().features.has_select_for_update:
         return [row for lane in allocation.items() for row in claim_lane(queue, *lane, lease)]

@@ -12,13 +12,7 @@ from django.db.models import Count, F
 
 from django_ayework.models import Work, WorkControl
 from django_ayework.rules.states import Status
-from django_ayework.store.database import (
-    atomic,
-    code_of,
-    dialect,
-    fetch,
-    rows,
-)
+from django_ayework.store.database import atomic, code_of, dialect, fetch, rows
 from django_ayework.store.lanes import lanes_with_work
 
 Scope: TypeAlias = Literal["type", "queue"]

@@ -364,11 +364,7 @@ class CommitWatch(DatabaseWatch):
     def __init__(self, file: str) -> None:
         super().__init__()
         self._connection = sqlite3.connect(
-            file,
-            timeout=0,
-            isolation_level=None,
-            check_same_thread=False,
-            uri=file.startswith("file:"),
+            file, timeout=0, isolation_level=None, check_same_thread=False, uri=file.startswith("file:")
         )
         self._cursor = self._connection.cursor()
         self._version = self._read()

@@ -40,12 +40,7 @@ from django_ayework.store.dependencies import BlockedCursor
 from django_ayework.store.lanes import Poll
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.health import WorkerRegistration
-from django_ayework.worker.in_flight import (
-    Delivery,
-    InFlight,
-    abort_lost,
-    deliveries_by_id,
-)
+from django_ayework.worker.in_flight import Delivery, InFlight, abort_lost, deliveries_by_id
 from django_ayework.worker.leases import TICK, recovery_within_lease, release
 from django_ayework.worker.settler import REPORT_EVERY, AttemptCounts
 from django_ayework.worker.threads import LoopThread, Recovery

@@ -21,8 +21,6 @@ class PostgresPubSub(Listening):
     That one leads by ``AYEWORK["PUBSUB_DATABASE"]``, another way to the same database, if that is set.
     """
 
-    reaches_others = True
-
     @property
     def connections(self) -> tuple[str, ...]:
         """The purposes of connections to the queue's database besides those of the engine's threads."""

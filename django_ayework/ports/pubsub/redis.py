@@ -19,7 +19,6 @@ WAIT = 0.25
 class RedisPubSub(Listening):
     """Sends to the server at ``AYEWORK["REDIS_URL"]``, and receives from it."""
 
-    reaches_others = True
     is_quick = True
 
     def forget(self) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django_ayework.rules.diagnosis import Connections
 from django_ayework.rules.server_diagnosis import (
     IndexSize,
@@ -120,7 +118,7 @@ def table_rows() -> list[TableRows]:
 
 def vacuums() -> bool:
     """Tell whether autovacuum is on, for the server and for the engine's tables."""
-    return bool(one(AUTOVACUUM))
+    return bool(fetch(AUTOVACUUM, (array_text(NAMES),))[0][0])
 
 
 def index_sizes() -> list[IndexSize]:
@@ -151,8 +149,3 @@ def idle_limit() -> float | None:
     """Return after how many seconds the server ends an idle session; None: never."""
     found = fetch(IDLE, ())
     return found[0][0] / 1000 or None if found else None
-
-
-def one(sql: str) -> Any:
-    """Return the value that a statement on the engine's tables gives."""
-    return fetch(sql, (array_text(NAMES),))[0][0]
