@@ -6,7 +6,7 @@ import bisect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from django_ayework.documentation import type_error, value_error
 from django_ayework.doers.base import (
@@ -57,18 +57,6 @@ class Started:
             self.on_end()
 
 
-class Limiter(Protocol):
-    """Keeps one count per name. An exception means that the count is unknown, and unchanged."""
-
-    def hit(self, name: Name) -> HitResult:
-        """Count a start if it is within the limit."""
-        ...
-
-    def peek(self, name: Name) -> HitResult:
-        """Return the answer to a hit, without counting one."""
-        ...
-
-
 class SharedLimiter:
     """Counts for all processes, through the Store that the settings name."""
 
@@ -112,6 +100,10 @@ class LocalLimiter:
         rate = self._recent.get(name) or self._older.pop(name, None) or self._make()
         self._recent[name] = rate
         return rate
+
+
+#: Keeps one count per name. An exception means that the count is unknown, and unchanged.
+Limiter: TypeAlias = SharedLimiter | LocalLimiter
 
 
 class Limits:

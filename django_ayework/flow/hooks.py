@@ -11,6 +11,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from asgiref.sync import async_to_sync, iscoroutinefunction
 from django.utils.module_loading import import_string
 
 from django_ayework import signals
@@ -85,6 +86,12 @@ def printed_errors() -> Generator[None]:
 def resolved_hook(hook: Any) -> Callable[..., Any]:
     """Return a hook given as a callable or as a dotted path."""
     return import_string(hook) if isinstance(hook, str) else hook  # type: ignore[no-any-return]
+
+
+def answer_of(hook: Any, *args: Any) -> Any:
+    """Return what a hook answers, which is plain or async."""
+    ask = resolved_hook(hook)
+    return (async_to_sync(ask) if iscoroutinefunction(ask) else ask)(*args)
 
 
 def backlog_policy() -> BacklogPolicy | None:

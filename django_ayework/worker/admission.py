@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import sys
 import threading
@@ -12,12 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from asgiref.sync import async_to_sync
-
 from django_ayework.conf import get_settings
 from django_ayework.define.types import registry
 from django_ayework.documentation import logged
-from django_ayework.flow.hooks import backlog_policy, report, resolved_hook
+from django_ayework.flow.hooks import answer_of, backlog_policy, report, resolved_hook
 from django_ayework.flow.settle import Success
 from django_ayework.flow.states import state_of
 from django_ayework.heartbeat import project_code
@@ -127,10 +124,8 @@ class Backpressure:
         with self._lock:
             info = PressureInfo(active=active, succeeded=dict(self._succeeded), failed=dict(self._failed))
         try:
-            ask = resolved_hook(hook)
             with project_code():
-                answer = (async_to_sync(ask) if inspect.iscoroutinefunction(ask) else ask)(info)
-            pause = float(answer or 0)
+                pause = float(answer_of(hook, info) or 0)
         except BaseException as error:
             report(error, "queue", "BACKPRESSURE failed; nothing is claimed for a poll")
             pause = get_settings().poll_interval

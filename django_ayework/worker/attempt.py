@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from asgiref.sync import async_to_sync, iscoroutinefunction
+from asgiref.sync import async_to_sync
 
 from django_ayework.conf import get_settings
 from django_ayework.define.context import AbortReason, Context
@@ -28,7 +28,7 @@ from django_ayework.documentation import type_error
 from django_ayework.errors import Abort, Aborted, AttemptTimeout, AyeworkError, Defer, Reschedule
 from django_ayework.flow.context_services import EngineServices, assignment_of
 from django_ayework.flow.events import announce_start, has_own_receivers
-from django_ayework.flow.hooks import attempt_facts, log_hooks, report, resolved_hook
+from django_ayework.flow.hooks import answer_of, attempt_facts, log_hooks, report
 from django_ayework.flow.outcomes import retry_input_of, success_of_value, unknown_text
 from django_ayework.flow.payloads import read_input
 from django_ayework.flow.propagation import AttemptOfRows
@@ -424,8 +424,7 @@ def advice_on(attempt: Attempt, error: BaseException) -> Any:
     row = attempt.delivery.row
     info = FailureInfo(row.id, row.type, row.group, row.attempt, attempt.delivery.options.retry.attempts)
     try:
-        ask = resolved_hook(hook)
-        advice = (async_to_sync(ask) if iscoroutinefunction(ask) else ask)(error, info)
+        advice = answer_of(hook, error, info)
         if advice is None or advice in ("retry", "abort") or isinstance(advice, (Defer, Abort, Reschedule)):
             return advice
         answers = "'retry', 'abort', Defer(...), Reschedule(...), Abort(...) or None"

@@ -181,7 +181,7 @@ class Batch:
         return f"a batch of {len(self.deliveries)} {self.type}"
 
 
-def loss_of(delivery: Delivery, holder: Holder | None) -> AbortReason | None:
+def loss_of(delivery: Delivery, holder: Holder | WorkRow | None) -> AbortReason | None:
     """Return why a work is not ours any more; None when it still is (its row was only locked)."""
     if delivery.settled:
         return None

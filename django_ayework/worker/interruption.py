@@ -102,18 +102,15 @@ class Interruption:
         The watchdog repeats this until the handler ends.
         """
         with self._lock:
-            self._set_exception(time.monotonic())
-
-    def _set_exception(self, now: float) -> None:
-        thread = self._thread
-        if thread is None or now - max(self._interrupted_at, self._signal.heeded_at) < AGAIN_AFTER:
-            return
-        frames = handler_frames(thread)
-        if not frames or enters_block(frames[0]):
-            return
-        if not any(map(is_delicate, frames)) or self._has_no_patience(now):
-            self._interrupted_at = now
-            set_async_exception(thread, class_like(self._error(), self._note_arrival))
+            thread, now = self._thread, time.monotonic()
+            if thread is None or now - max(self._interrupted_at, self._signal.heeded_at) < AGAIN_AFTER:
+                return
+            frames = handler_frames(thread)
+            if not frames or enters_block(frames[0]):
+                return
+            if not any(map(is_delicate, frames)) or self._has_no_patience(now):
+                self._interrupted_at = now
+                set_async_exception(thread, class_like(self._error(), self._note_arrival))
 
     def _note_arrival(self, exception: BaseException) -> None:
         self.arrived = exception

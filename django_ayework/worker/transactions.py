@@ -25,7 +25,7 @@ from django_ayework.flow.uncommitted import settling
 from django_ayework.store.attempts import write_progress
 from django_ayework.store.connections import unwound
 from django_ayework.store.database import atomic, connection, is_contention, is_spoiled, open_transactions
-from django_ayework.store.leases import Holder, holders_of
+from django_ayework.store.leases import holders_of
 from django_ayework.store.rows import lock_rows
 from django_ayework.worker.handlers import in_thread, require_plain_act, settlement_of
 from django_ayework.worker.in_flight import Delivery, loss_of, warn_if_late
@@ -208,11 +208,8 @@ class AttemptTransactions:
     def _require_own(self) -> None:
         """Lock the work; raise when it is somebody else's meanwhile."""
         id = self.delivery.row.id
-        if self._stored:
-            row = lock_rows([id]).get(id)
-            holder = Holder(row.status, row.delivery, row.worker) if row is not None else None
-            if (reason := loss_of(self.delivery, holder)) is not None:
-                raise self._lost(reason)
+        if self._stored and (reason := loss_of(self.delivery, lock_rows([id]).get(id))) is not None:
+            raise self._lost(reason)
 
     def _lost(self, reason: AbortReason | None) -> Aborted:
         """Note that nothing more is to be written of this attempt; return the error to raise."""
@@ -286,19 +283,15 @@ class OwnTransaction:
     #: The outcomes written in it.
     settlement: Settlement | None = None
 
-    def __post_init__(self) -> None:
-        self._delivery = self.attempt.delivery
-        self._depth = self.attempt.depth
-
     def __enter__(self) -> OwnTransaction:
         """Open it. Raises InvalidInstruction where an open transaction would keep it from committing."""
-        if open_transactions() != self._depth:
+        if open_transactions() != self.attempt.depth:
             raise self._refusal("open one inside transaction.atomic() that is left open")
-        if not self._depth and not connection().get_autocommit():
+        if not self.attempt.depth and not connection().get_autocommit():
             raise self._refusal("open a transaction while autocommit is off")
         self._atomic: AbstractContextManager[None] = atomic()
         self._atomic.__enter__()
-        self._outer, settling.id = settling.id, self._delivery.row.id if self.settles else ""
+        self._outer, settling.id = settling.id, self.attempt.delivery.row.id if self.settles else ""
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
@@ -313,7 +306,8 @@ class OwnTransaction:
             self.attempt.undone_by = error
 
     def _end(self, error: BaseException | None, trace: Any) -> None:
-        left = unwound(connection(), self._depth + 1, error)
+        delivery, depth = self.attempt.delivery, self.attempt.depth
+        left = unwound(connection(), depth + 1, error)
         refusal = error or self._refused_end(bool(left))
         if refusal is not None:
             self._atomic.__exit__(type(refusal), refusal, trace)
@@ -321,19 +315,19 @@ class OwnTransaction:
                 raise refusal
             return
         # Callbacks that wait for a test's transaction go on waiting.
-        callbacks = take_commit_callbacks(connection()) if self.settles and not self._depth else []
+        callbacks = take_commit_callbacks(connection()) if self.settles and not depth else []
         try:
             self._atomic.__exit__(None, None, None)
         except (OperationalError, InterfaceError) as unanswered:
-            if self.settlement is None or self._depth or not self._has_committed(self.settlement, unanswered):
+            if self.settlement is None or depth or not self._has_committed(self.settlement, unanswered):
                 raise
         if self.settlement is not None:
-            self._delivery.settled = True
+            delivery.settled = True
         for callback in callbacks:
             try:
                 callback.run()
             except BaseException as raised:  # whatever it is, the work has succeeded
-                message = f"work {self._delivery.row.id} had succeeded when {callback.run!r} raised"
+                message = f"work {delivery.row.id} had succeeded when {callback.run!r} raised"
                 report(raised, "commit", message)
 
     def _refused_end(self, left: bool) -> InvalidInstruction | None:
@@ -365,15 +359,15 @@ class OwnTransaction:
             try:
                 settled = was_settled(settlement)
             except Error as error:
-                message = f"the commit of work {self._delivery.row.id} got no answer"
+                message = f"the commit of work {settlement.row.id} got no answer"
                 report(error, "commit", message, brief=True)
                 settled = None
-            if settled is not None or self._delivery.has_lapsed(time.monotonic()):
+            if settled is not None or self.attempt.delivery.has_lapsed(time.monotonic()):
                 return bool(settled)
             time.sleep(recovery.fail())
 
     def _refusal(self, act: str) -> InvalidInstruction:
-        row = self._delivery.row
+        row = self.attempt.delivery.row
         return InvalidInstruction(
             f"{row.type}: expected the handler not to {act}.", id=row.id, code="transaction-left-open"
         )
