@@ -105,13 +105,11 @@ def claim_and_roll_back() -> float:
     from django.db import transaction
 
     from django_ayework.store import claims
-    from django_ayework.store.database import clock
 
     with transaction.atomic():
-        now = clock.now()
-        until = now + timedelta(seconds=30)
+        lease = claims.new_lease("bench")
         started = time.perf_counter()
-        claimed = claims.claim("default", {"bench.noop": CLAIM_SIZE}, CLAIM_SIZE, "bench", now, until)
+        claimed = claims.claim("default", {"bench.noop": CLAIM_SIZE}, CLAIM_SIZE, lease)
         seconds = time.perf_counter() - started
         transaction.set_rollback(True)
     if not claimed:

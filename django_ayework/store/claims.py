@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 from django.db.models import QuerySet, Value
 from django.db.models.functions import Concat
 
+from django_ayework.conf import get_settings
 from django_ayework.models import Work
+from django_ayework.rules.durations import later
 from django_ayework.rules.states import Status
-from django_ayework.store.database import connection, dialect, fetch, own_transaction, rows
+from django_ayework.store.database import clock, connection, dialect, fetch, own_transaction, rows
 from django_ayework.store.dialects import array_text
 from django_ayework.store.lanes import (
     FIRST_OF_LANE,
@@ -42,9 +44,13 @@ class Lease(NamedTuple):
     started_at: datetime
 
 
-def claim(
-    queue: str, caps: Mapping[str, int], limit: int, worker: str, now: datetime, leased_until: datetime
-) -> list[WorkRow]:
+def new_lease(worker: str) -> Lease:
+    """Return a lease that begins now and is as long as the settings say."""
+    now = clock.now()
+    return Lease(worker, later(now, get_settings().lease), now)
+
+
+def claim(queue: str, caps: Mapping[str, int], limit: int, lease: Lease) -> list[WorkRow]:
     """Lease up to ``limit`` due works of a queue, of each type in ``caps`` at most so many.
 
     By priority, then age, whatever their type; within a type that is ordered by units, by priority, then
@@ -53,7 +59,6 @@ def claim(
     caps = {type: min(cap, limit) for type, cap in caps.items() if cap > 0}
     if not caps or limit <= 0:
         return []
-    lease = Lease(worker, leased_until, now)
     if dialect().has_arrays:
         works = claim_lanes_at_once(queue, caps, limit, lease)
     elif len(caps) == 1:
@@ -63,12 +68,11 @@ def claim(
     return sorted(works, key=lambda row: (-row.priority, row.sort_key, row.run_at, row.id))
 
 
-def claim_new(ids: Collection[str], worker: str, now: datetime, leased_until: datetime) -> list[WorkRow]:
+def claim_new(ids: Collection[str], lease: Lease) -> list[WorkRow]:
     """Lease those of these works that are due and were never claimed; return them by id.
 
     Rows that other transactions have locked are skipped: those are about to move the work.
     """
-    lease = Lease(worker, leased_until, now)
     if dialect().has_arrays:
         return rows_leased(fetch(CLAIM_NEW, (*lease, array_text(list(ids))), often=True), lease)
     new = rows(Work).filter(id__in=ids, status=Status.PENDING, delivery=0).order_by("id")
@@ -76,19 +80,13 @@ def claim_new(ids: Collection[str], worker: str, now: datetime, leased_until: da
 
 
 def claim_delivered(
-    ids: Collection[str],
-    queues: Collection[str],
-    types: Collection[str],
-    worker: str,
-    now: datetime,
-    leased_until: datetime,
+    ids: Collection[str], queues: Collection[str], types: Collection[str], lease: Lease
 ) -> list[WorkRow]:
     """Lease those of these works that are pending in these queues, of these types; return them by id.
 
     Rows that other transactions have locked are skipped, as in ``claim()``. The status is compared as an
     expression, so that no database reads the index of a lane, which has all its pending works.
     """
-    lease = Lease(worker, leased_until, now)
     if dialect().has_arrays:
         names = (array_text(list(ids)), array_text(list(queues)), array_text(list(types)))
         return rows_leased(fetch(CLAIM_DELIVERED, (*lease, *names), often=True), lease)

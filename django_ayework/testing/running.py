@@ -18,7 +18,6 @@ from django.db import DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ayework.compat import take_commit_callbacks
-from django_ayework.conf import get_settings
 from django_ayework.define.instructions import Instruction
 from django_ayework.define.options import whole_number
 from django_ayework.define.requests import GateRequest, WorkRequest, require_requests
@@ -40,7 +39,6 @@ from django_ayework.flow.schedules import sync
 from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.flow.states import WorkState, find_state
 from django_ayework.flow.unit_of_work import ContributionFailed
-from django_ayework.rules.durations import later
 from django_ayework.rules.formatting import counted, parked_again
 from django_ayework.rules.retry import OFFER_AGAIN
 from django_ayework.rules.schedules import BOUND
@@ -196,9 +194,7 @@ def next_due(most: int | None) -> list[Delivery]:
 
 def claim_due(queue: str, types: Sequence[str], number: int) -> list[WorkRow]:
     """Claim so many works of a queue."""
-    now = clock.now()
-    lease = later(now, get_settings().lease)
-    return claims.claim(queue, dict.fromkeys(types, number), number, WORKER, now, lease)
+    return claims.claim(queue, dict.fromkeys(types, number), number, claims.new_lease(WORKER))
 
 
 def do_duties() -> None:

@@ -228,14 +228,12 @@ class Arrivals:
 
     def _lease(self, arrived: Sequence[PoppedId], worker: str, controls: Controls) -> list[WorkRow]:
         """Lease the works of these ids that may run now. Databases refuse texts with NUL; no id is one."""
-        now = clock.now()
         order = {each.id: position for position, each in enumerate(arrived) if each.id.isprintable()}
         queues = [name for name in {each.queue for each in arrived} if name not in controls.paused_queues]
         types = sorted(self._claimable(controls))
-        lease = later(now, get_settings().lease)
-        rows = (
-            claims.claim_delivered(list(order), queues, types, worker, now, lease) if queues and types else []
-        )
+        if not queues or not types:
+            return []
+        rows = claims.claim_delivered(list(order), queues, types, claims.new_lease(worker))
         return sorted(rows, key=lambda row: order[row.id])
 
     def _claimable(self, controls: Controls) -> frozenset[str]:

@@ -12,12 +12,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from django_ayework.compat import after_fork_in_child
-from django_ayework.conf import doer_of, get_settings
+from django_ayework.conf import doer_of
 from django_ayework.define.types import AnyBatchType, BatchType, registry
 from django_ayework.doers import Doer, TellsRoom
 from django_ayework.flow.hooks import report
 from django_ayework.rules.controls import Controls, allocated, capped
-from django_ayework.rules.durations import later
 from django_ayework.store import claims
 from django_ayework.store.controls import hold_type_controls, running_counts
 from django_ayework.store.database import clock, in_own_transaction
@@ -200,9 +199,7 @@ def claim_within(
         caps = caps_by_weight(claim, caps, controls, running)
     by_slots = not claim.claim_group.ranked and len(caps) > 1
     limit = min(claim.slots if by_slots else sum(caps.values()), claim.most)
-    now = clock.now()
-    lease = later(now, get_settings().lease)
-    rows = claims.claim(claim.claim_group.queue, caps, limit, claim.worker, now, lease)
+    rows = claims.claim(claim.claim_group.queue, caps, limit, claims.new_lease(claim.worker))
     if len(rows) == limit:
         return Claimed(rows, full)
     got = Counter(row.type for row in rows)

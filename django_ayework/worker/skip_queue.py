@@ -10,7 +10,6 @@ import logging
 import threading
 from collections import Counter, deque
 from collections.abc import Sequence
-from datetime import datetime
 from functools import partial
 
 from django.db import connections
@@ -24,7 +23,6 @@ from django_ayework.flow.hooks import report
 from django_ayework.flow.notify import revoked_works
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.rules.controls import Controls, capped
-from django_ayework.rules.durations import later
 from django_ayework.rules.notifications import DIRECT
 from django_ayework.store import claims
 from django_ayework.store.controls import hold_type_controls, running_counts
@@ -47,15 +45,15 @@ IDLE = 5.0
 
 def claim_directly(works: Sequence[WorkRow], worker: str) -> list[Delivery]:
     """Lease these works unless somebody has claimed them; paused, limited or declined ones stay queued."""
-    controls, now = current_controls(), clock.now()
+    controls = current_controls()
     permitted = [row for row in works if controls.permits(row.queue, row.type)]
     limited = sorted({row.type for row in permitted if controls.of(row.type).max_running})
-    claim = partial(claim_within, permitted, limited, controls, worker, now)
+    claim = partial(claim_within, permitted, limited, controls, worker)
     return as_deliveries(in_own_transaction(claim) if limited else claim(), worker)
 
 
 def claim_within(
-    works: Sequence[WorkRow], limited: list[str], controls: Controls, worker: str, now: datetime
+    works: Sequence[WorkRow], limited: list[str], controls: Controls, worker: str
 ) -> list[WorkRow]:
     """Lease works in the order in which they were enqueued, as many as limits leave room for.
 
@@ -63,7 +61,7 @@ def claim_within(
     later statement than the lock, misses no claim of a rival's. Works of a type whose row is locked elsewhere
     are left to workers.
     """
-    contended = set(limited).difference(hold_type_controls(limited, now)) if limited else set()
+    contended = set(limited).difference(hold_type_controls(limited, clock.now())) if limited else set()
     works = [row for row in works if row.type not in contended]
     room = capped(Counter(row.type for row in works), controls, running_counts(limited) if limited else {})
     fitting = []
@@ -73,8 +71,7 @@ def claim_within(
             fitting.append(row.id)
     if not fitting:
         return []
-    leased_until = later(now, get_settings().lease)
-    claimed = {row.id: row for row in claims.claim_new(fitting, worker, now, leased_until)}
+    claimed = {row.id: row for row in claims.claim_new(fitting, claims.new_lease(worker))}
     return [claimed[id] for id in fitting if id in claimed]
 
 

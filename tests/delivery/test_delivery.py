@@ -13,10 +13,8 @@ from django_ayework.flow import sending
 from django_ayework.flow.notify import due_works
 from django_ayework.flow.sending import QUICK
 from django_ayework.models import Work
-from django_ayework.rules.durations import later
 from django_ayework.rules.notifications import Due
 from django_ayework.store import claims
-from django_ayework.store.database import clock
 from django_ayework.testing import running_worker, time_travel
 from django_ayework.worker import claimer
 from django_ayework.worker.arrivals import DeliveryThread
@@ -216,8 +214,7 @@ def test_a_worker_that_stops_gives_ids_back(queue, stage):
 
 def test_works_that_a_worker_releases_are_delivered_again(queue):
     handle = enqueue(count(number=1))
-    now = clock.now()
-    rows = claims.claim_delivered([handle.id], ["bulk"], ["delivery.count"], "one", now, later(now, 60))
+    rows = claims.claim_delivered([handle.id], ["bulk"], ["delivery.count"], claims.new_lease("one"))
     assert not release(deliveries_of(rows), "one")
     assert queue.pushed == [handle.id] * 2
     with running_worker(concurrency=1):

@@ -70,7 +70,7 @@ def each(act: Callable[[Any], object], items: Sequence[Any]) -> Act:
 def claim(limit: int, worker: str, now: datetime, until: datetime, queue: str = "default") -> list[WorkRow]:
     """Claim of all types of a queue."""
     caps = dict.fromkeys((lane.type for lane in lanes_of([queue])), limit)
-    return claims.claim(queue, caps, limit, worker, now, until)
+    return claims.claim(queue, caps, limit, claims.Lease(worker, until, now))
 
 
 def claim_all(worker: str = "w", lease: float = LEASE, queue: str = "default") -> dict[str, WorkRow]:

@@ -48,8 +48,7 @@ def claiming(claimed, worker, limit=4):
 
 def claiming_by_id(claimed, worker, requests):
     def act(request):
-        now = clock.now()
-        claimed[worker] += [row.id for row in claims.claim_new([request.id], worker, now, later(now, 60))]
+        claimed[worker] += [row.id for row in claims.claim_new([request.id], claims.new_lease(worker))]
 
     return each(act, requests)
 
@@ -81,8 +80,7 @@ def test_a_claim_passes_over_uncommitted_works_and_those_that_a_rival_holds(type
         list(Work.objects.select_for_update().filter(id=behind[0].id))
 
     with transaction_elsewhere(hold):
-        now = clock.now()
-        found = claims.claim("default", dict.fromkeys(types, 3), 3, "w", now, later(now, 60))
+        found = claims.claim("default", dict.fromkeys(types, 3), 3, claims.new_lease("w"))
     assert [row.id for row in found] == [handle.id for handle in behind[1:]]
 
 

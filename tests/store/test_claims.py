@@ -30,8 +30,7 @@ def pending(label: str, type: str, age: int = 0, **columns) -> None:
 
 
 def claim(caps: dict[str, int], limit: int):
-    now = clock.now()
-    return claims.claim("default", caps, limit, "w", now, now + timedelta(minutes=1))
+    return claims.claim("default", caps, limit, claims.new_lease("w"))
 
 
 def claimed(caps: dict[str, int], limit: int) -> list[str]:
@@ -161,7 +160,7 @@ def test_delivered_works_are_found_by_their_ids():
         with connection.cursor() as cursor:
             cursor.execute("SET LOCAL enable_seqscan = off")
     ids = [work.id for work in make_works(400)[:20]]
-    given = (ids, ["default"], ["shop.add"], "w", clock.now(), clock.now())
+    given = (ids, ["default"], ["shop.add"], claims.new_lease("w"))
     claimed = []
     if connection.vendor == "mysql":
         assert entries_read(lambda: claimed.extend(claims.claim_delivered(*given))) < 200

@@ -168,7 +168,7 @@ def crowd() -> None:
 
 
 def claim(*types: str):
-    return claims.claim("default", dict.fromkeys(types, 5), 5, "w", clock.now(), clock.now())
+    return claims.claim("default", dict.fromkeys(types, 5), 5, claims.new_lease("w"))
 
 
 @pytest.mark.django_db

@@ -19,7 +19,7 @@ from django_ayework.rules.states import Status
 from django_ayework.store import claims, dependencies
 from django_ayework.store.claims import CLAIM_LANE, CLAIM_LANES
 from django_ayework.store.connections import WORTHWHILE, keeps_plans, run_prepared
-from django_ayework.store.database import clock, fetch, run
+from django_ayework.store.database import fetch, run
 from django_ayework.store.dependencies import Outcomes
 from django_ayework.store.sessions import engine_session
 from tests.app.works import add
@@ -161,7 +161,7 @@ def test_only_sessions_of_the_engine_keep_plans(monkeypatch):
     def work() -> None:
         for _ in range(5):
             enqueue(add(a=1, b=2))
-            claims.claim("default", {add.name: 1}, 1, "w", clock.now(), clock.now())
+            claims.claim("default", {add.name: 1}, 1, claims.new_lease("w"))
 
     work()
     assert prepared_here() == ["INSERT"]

@@ -99,7 +99,7 @@ def test_every_way_to_become_due_is_published(carrier, unhurried):
     blocker = enqueue(fail())
     enqueue(pay(order_id=1), blockers=[blocker])
     cancel(dead.id)
-    [claimed] = claims.claim("default", {"shop.add": 1}, 1, "w", now(), now() + timedelta(minutes=1))
+    [claimed] = claims.claim("default", {"shop.add": 1}, 1, claims.new_lease("w"))
     assert claimed.id == lost.id
     for become_due, expected in (
         (lambda: trigger(later.id), ADD),
