@@ -39,7 +39,6 @@ from django_ayework.worker.dispatch import (
     DoerRoom,
     claim_groups_of,
     claim_of,
-    no_doer_room,
     slots_for,
 )
 from django_ayework.worker.health import WorkerRegistration
@@ -143,12 +142,13 @@ class Claimer:
     worker_id: str
     scope: Scope
     #: Set when messages say that works are due.
-    wake: threading.Event = field(default_factory=threading.Event)
-    room_of_doer: DoerRoom = no_doer_room
-    maintenance: MaintenanceThread | None = None
-    scheduler: Scheduler | None = None
-    commands: Commands | None = None
-    arrivals: Arrivals | None = None
+    wake: threading.Event
+    room_of_doer: DoerRoom
+    maintenance: MaintenanceThread
+    scheduler: Scheduler
+    commands: Commands
+    #: None for a worker that no ids are delivered to.
+    arrivals: Arrivals | None
     controls: Controls = field(default_factory=Controls)
     #: Where works are due, as far as the last poll and the messages since have said.
     claim_groups: list[ClaimGroup] = field(default_factory=list)
@@ -303,7 +303,7 @@ class Claimer:
     @property
     def is_quiet(self) -> bool:
         """Whether the worker was told to claim nothing."""
-        return self.commands is not None and self.commands.registration.quiet
+        return self.commands.registration.quiet
 
     def poll_if_due(self) -> None:
         """Poll without claiming, if that is due, or of a quiet worker if a message asks all workers to.
@@ -341,14 +341,12 @@ class Claimer:
             and self.scope.serves_type(type)
             and registry.find(type) is not None
         }
-        if self.maintenance is not None:
-            if controls_changed:
-                permits = self.controls.permits
-                self.maintenance.release_unstarted(lambda each: not permits(each.row.queue, each.type))
-            self.maintenance.note(view, self._intervals)
-        if self.scheduler is not None:
-            self.scheduler.note(view.schedules)
-        if self.commands is not None and view.command:
+        if controls_changed:
+            permits = self.controls.permits
+            self.maintenance.release_unstarted(lambda each: not permits(each.row.queue, each.type))
+        self.maintenance.note(view, self._intervals)
+        self.scheduler.note(view.schedules)
+        if view.command:
             self.commands.obey(view.command)
         self.next_start = view.next_start
         self.held_back.clear()
@@ -367,7 +365,7 @@ class Claimer:
         except Error:
             self._was_cut_off = True
             raise
-        if self._was_cut_off and self.maintenance is not None:
+        if self._was_cut_off:
             self.maintenance.postpone_reclaim()
         self._was_cut_off = False
         return view

@@ -102,17 +102,12 @@ def claim_groups_of(lanes: Iterable[Lane], controls: Controls) -> list[ClaimGrou
 DoerRoom = Callable[[Doer], int]
 
 
-def no_doer_room(doer: Doer) -> int:
-    """Give no work to any doer."""
-    return 0
-
-
 @dataclass
 class Capacity:
     """Free slots, and the room of each doer, divided evenly among the claim groups that want them."""
 
     slots: int
-    room: DoerRoom = no_doer_room
+    room: DoerRoom
     _all: dict[int, int] = field(default_factory=dict)
     _left: dict[int, int] = field(default_factory=dict)
 

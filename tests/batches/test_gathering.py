@@ -6,10 +6,9 @@ import pytest
 
 from django_ayework import batch_work, enqueue_many
 from django_ayework.define.types import registry
-from django_ayework.rules.controls import Controls, Scope, TypeControl
+from django_ayework.rules.controls import Controls, TypeControl
 from django_ayework.store.lanes import Lane
 from django_ayework.worker import dispatch
-from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.dispatch import (
     Claim,
     ClaimGroup,
@@ -22,6 +21,7 @@ from django_ayework.worker.dispatch import (
 )
 from django_ayework.worker.in_flight import Delivery
 from tests.batches.works import hundred, single, three
+from tests.claiming import claimer_of
 from tests.clocks import Clock, put_in_place
 from tests.marks import on_sqlite
 from tests.races.rivals import claim_all
@@ -139,7 +139,7 @@ def test_how_many_slots_so_many_works_take(works, room, slots):
 @pytest.mark.parametrize("turn", [0, 1])
 def test_a_claim_shares_the_slots_among_batches_and_others(turn):
     let_wait(9)
-    claimer = Claimer("w", Scope())
+    claimer = claimer_of()
     claimer._turn = turn
     assert Counter(delivery.type for delivery in claimer.claim(2)) == {three.name: 3, single.name: 1}
     gathers = claimer.claim(0, {three.name: 2})

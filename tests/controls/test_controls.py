@@ -27,12 +27,11 @@ from django_ayework.documentation import logged
 from django_ayework.errors import ImproperWork, InvalidOption
 from django_ayework.flow.controls import current_controls, queue_continuous
 from django_ayework.models import Work, WorkControl, WorkerProcess
-from django_ayework.rules.controls import Scope
 from django_ayework.testing import drain, now, running_worker
 from django_ayework.testing.factories import WorkFactory
 from django_ayework.worker import claimer as claimer_module
-from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.worker import Worker
+from tests.claiming import claimer_of
 from tests.controls.works import RAN, declared, other, plain
 from tests.invariants import assert_consistent
 from tests.marks import on_sqlite
@@ -236,7 +235,7 @@ def test_weights_divide_what_is_claimed_and_a_type_of_higher_priority_goes_first
 def test_no_more_are_claimed_at_once_than_allowed():
     enqueue_many([plain() for _ in range(5)])
     WorkControl.objects.create(scope="type", name="controls.plain", max_claimed=1, changed_at=now())
-    claimer = Claimer("w", Scope())
+    claimer = claimer_of()
     assert [len(claimer.claim(4)) for _ in range(6)] == [1, 1, 1, 1, 1, 0]
 
 
@@ -344,7 +343,7 @@ def test_works_that_a_limit_held_back_are_claimed_once_there_is_room(settings):
     settings.AYEWORK = {"POLL_INTERVAL": 3600}
     enqueue_many([declared() for _ in range(3)], queue="a")
     enqueue_many([plain() for _ in range(9)], queue="b")
-    claimer = Claimer("w", Scope())
+    claimer = claimer_of()
 
     def claimed(number: int) -> Counter[str]:
         return Counter(delivery.row.type for delivery in claimer.claim(number))
@@ -363,7 +362,7 @@ def test_a_work_that_ends_while_others_of_its_type_are_claimed_makes_room_for_th
     settings.AYEWORK = {"POLL_INTERVAL": 3600}
     running = [WorkFactory(type="controls.declared", status="running", worker="w") for _ in range(2)]
     waiting = enqueue(declared())
-    claimer = Claimer("w", Scope())
+    claimer = claimer_of()
     claim_of, ended = claimer_module.claim_of, list[bool]()
 
     def claim_late(*given):

@@ -8,9 +8,9 @@ from django_ayework.models import WorkerProcess
 from django_ayework.rules.controls import Scope
 from django_ayework.rules.notifications import Due, due_to_text
 from django_ayework.testing import now
-from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.health import WorkerRegistration
 from tests.app.works import add
+from tests.claiming import claimer_of
 from tests.marks import each_database
 from tests.processes import eventually
 
@@ -23,7 +23,7 @@ class Idler:
     """An idle worker of another process, as far as its waking goes: no threads, no slots."""
 
     def __init__(self, number, queues=()):
-        self.claimer = Claimer(f"worker-{number:03}", Scope(queues))
+        self.claimer = claimer_of(Scope(queues), f"worker-{number:03}")
         self.wake, self.waking = self.claimer.wake, self.claimer.wake_ups
         WorkerRegistration(self.claimer.worker_id, "", queues, 8).register()
         self.waking.open(lambda ids: None)

@@ -13,15 +13,14 @@ from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.maintenance import reclaim
 from django_ayework.flow.notify import sender, subscribe_due, subscribe_ended
 from django_ayework.models import Work
-from django_ayework.rules.controls import Scope
 from django_ayework.rules.notifications import ANYTHING, Due
 from django_ayework.store import claims
 from django_ayework.testing import now
-from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.in_flight import InFlight
 from django_ayework.worker.leases import release
 from django_ayework.worker.maintenance import MaintenanceThread
 from tests.app.works import add, fail, pay
+from tests.claiming import claimer_of
 from tests.marks import each_database
 from tests.processes import eventually
 
@@ -159,7 +158,7 @@ def test_a_failed_attempt_publishes_the_start_of_the_next(carrier, drain, unhurr
 
 
 def test_works_that_a_worker_gives_back_are_published(carrier, unhurried):
-    claimer, in_flight = Claimer("w", Scope()), InFlight(lambda: None)
+    claimer, in_flight = claimer_of(), InFlight(lambda: None)
     maintenance = MaintenanceThread("w", in_flight, EngineServices())
     enqueue_many([add(a=1, b=2), add(a=1, b=2)])
     first, second = claimer.claim(2)

@@ -11,11 +11,11 @@ from django_ayework.rules.notifications import ANYTHING, Due, due_to_text, ids_t
 from django_ayework.testing import now, running_worker
 from django_ayework.worker import claimer as module
 from django_ayework.worker import maintenance
-from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.in_flight import InFlight
 from django_ayework.worker.maintenance import MaintenanceThread
 from django_ayework.worker.wakeups import WakeUps
 from tests.app.works import add
+from tests.claiming import claimer_of
 from tests.marks import each_database
 from tests.processes import PATIENCE, eventually
 
@@ -27,7 +27,7 @@ SHOP = Due(frozenset({("default", "shop.add")}))
 
 @pytest.fixture
 def claimer(carrier):
-    return Claimer("w", Scope())
+    return claimer_of()
 
 
 @pytest.fixture

@@ -58,10 +58,9 @@ def cut_off_env(process_env: dict[str, str], proxy: object) -> dict[str, str]:
 @pytest.fixture
 def claimer() -> object:
     """The claims of a worker that serves everything."""
-    from django_ayework.rules.controls import Scope
-    from django_ayework.worker.claimer import Claimer
+    from tests.claiming import claimer_of
 
-    return Claimer("w", Scope())
+    return claimer_of()
 
 
 @contextmanager

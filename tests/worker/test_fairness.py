@@ -15,9 +15,9 @@ from django_ayework.models import Work
 from django_ayework.rules.controls import Scope
 from django_ayework.testing import running_worker
 from django_ayework.testing.factories import WorkFactory
-from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.worker import Worker
 from tests.app.works import add
+from tests.claiming import claimer_of
 from tests.outputs.works import store
 from tests.worker.works import quick
 
@@ -99,7 +99,7 @@ def test_a_type_by_units_has_a_share_beside_its_queue(claimer):
     ids=["queues", "queues and types"],
 )
 def test_a_poll_sends_the_same_statements_beside_many_queues_of_others(scope):
-    claimer = Claimer("w", scope)
+    claimer = claimer_of(scope)
     enqueue(quick(), queue="mine")
     claimer.poll()  # which reads the controls
     alone = len(statements(claimer.poll))
@@ -113,7 +113,7 @@ def test_a_poll_for_some_types_skips_queues_without_them_in_few_statements():
     for number in range(300):
         WorkFactory(queue=f"tenant {number}")
     enqueue(quick(), queue="tenant 77")
-    claimer = Claimer("w", Scope(types=(quick.name,)))
+    claimer = claimer_of(Scope(types=(quick.name,)))
     claimer.poll()
     assert len(statements(claimer.poll)) < 9
     assert queues(claimer.claim(9)) == ["tenant 77"]
@@ -189,10 +189,10 @@ def test_a_single_work_of_another_label_is_next_behind_a_flood(claimer, queue_th
 def test_labels_are_served_in_turn(claimer, queue_them):
     for label in "abc":
         queue_them(20, label)
-    another = Claimer("another", Scope())
+    another = claimer_of(worker="another")
     assert labels([*claimer.claim(6), *another.claim(6), *claimer.claim(3)]) == ["a", "b", "c"] * 5
     enqueue_many([noted(label=label) for label in "aaaabbbcc"], queue="other")
-    assert labels(Claimer("w", Scope(queues=("other",))).claim(20)) == [*"abcabcaba"]
+    assert labels(claimer_of(Scope(queues=("other",))).claim(20)) == [*"abcabcaba"]
 
 
 def test_a_flood_beside_many_labels_runs_one_work_in_each_round():
@@ -201,7 +201,7 @@ def test_a_flood_beside_many_labels_runs_one_work_in_each_round():
     many = [f"tenant {number}" for number in range(100)]
     for label in many:
         enqueue(quick(), fairness=label)
-    claimer = Claimer("w", Scope(types=(quick.name,)))
+    claimer = claimer_of(Scope(types=(quick.name,)))
     first = labels(claimer.claim(50)) + labels(claimer.claim(51))
     assert Counter(first) == Counter([*many, "flood"])
 
@@ -287,7 +287,7 @@ def test_texts_with_nul_keep_their_turns():
     enqueue_many([noted(label="b") for _ in range(3)])
     enqueue_many([named(text=text) for text in ("\x00", "x", "y")], fairness="a")
     enqueue(named(text="z"), fairness="b")
-    found = Claimer("w", Scope(types=(named.name,))).claim(4)
+    found = claimer_of(Scope(types=(named.name,))).claim(4)
     assert labels(found) == ["a", "b", "a", "a"]
     assert sorted(Work.objects.get(id=d.row.id).input for d in found)[0].count("\\u0000") == 1
 
