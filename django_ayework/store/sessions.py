@@ -14,7 +14,6 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from functools import partial
-from math import isinf
 from typing import Any
 
 from django.db import DataError, connections, transaction
@@ -52,7 +51,7 @@ logger = logging.getLogger("django_ayework")
 
 
 @contextmanager
-def engine_session(waits_for_locks: bool = False, statement_timeout: float = float("inf")) -> Generator[None]:
+def engine_session(waits_for_locks: bool = False, statement_timeout: float | None = None) -> Generator[None]:
     """Give the calling thread a connection of the engine's own to the queue's database, until the end.
 
     It is opened when it is first used. With ``waits_for_locks`` a locked row is waited for: for threads that
@@ -60,9 +59,8 @@ def engine_session(waits_for_locks: bool = False, statement_timeout: float = flo
     """
     name = alias()
     before = next((each for each in connections.all(initialized_only=True) if each.alias == name), None)
-    given = get_settings().statement_timeout
-    timeout = min(float("inf") if given is None else given, statement_timeout)
-    bounds = Bounds(None if isinf(timeout) else timeout, None if waits_for_locks else LOCK_TIMEOUT)
+    timeouts = [each for each in (get_settings().statement_timeout, statement_timeout) if each is not None]
+    bounds = Bounds(min(timeouts, default=None), None if waits_for_locks else LOCK_TIMEOUT)
     own = own_connection(name, bounds)
     connections[name] = own
     heartbeat = current_heartbeat()

@@ -89,10 +89,8 @@ class HealthServer(HttpServer):
 
     name = "health"
     paths = ("/live", "/ready")
-
-    def __init__(self, host: str, port: int, report: Callable[[], HealthReport] | None = None) -> None:
-        super().__init__(host, port)
-        self.report = report
+    #: Whom to ask; None until that one is there.
+    report: Callable[[], HealthReport] | None = None
 
     def respond(self, path: str) -> Response | None:
         """Return the health; None while there is nobody to ask."""

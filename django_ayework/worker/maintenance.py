@@ -167,9 +167,9 @@ class MaintenanceThread(LoopThread):
         worker_id: str,
         in_flight: InFlight,
         services: EngineServices,
+        tally: AttemptCounts,
         registration: WorkerRegistration | None = None,
         scope: Scope = EVERYTHING,
-        tally: AttemptCounts | None = None,
     ) -> None:
         super().__init__("maintenance", recovery_within_lease())
         self.worker_id = worker_id
@@ -177,7 +177,7 @@ class MaintenanceThread(LoopThread):
         self.services = services
         self.registration = registration
         self.scope = scope
-        self._tally = tally or AttemptCounts()
+        self._tally = tally
         self._has_reported_all = False
         self.hooks = UnhandledGroups()
         self._lapsed = LapsedLeases()

@@ -86,9 +86,7 @@ class DirectPool(Engine):
 
     def __init__(self, concurrency: int) -> None:
         super().__init__(f"{DIRECT}{new_uuid7()}", concurrency, self._notify, "direct")
-        self._maintenance = MaintenanceThread(
-            self.id, self._in_flight, self._services, tally=self._settler.tally
-        )
+        self._maintenance = MaintenanceThread(self.id, self._in_flight, self._services, self._settler.tally)
         self._changed = threading.Condition()
         self._given: deque[WorkRow] = deque()
         self._taken = 0  # works given and not ended yet

@@ -174,7 +174,7 @@ class Worker(Engine):
             self.id, self.name, self.queues, self.concurrency, self.health.stuck_threads
         )
         self._maintenance = MaintenanceThread(
-            self.id, self._in_flight, self._services, self._registration, scope, self._settler.tally
+            self.id, self._in_flight, self._services, self._settler.tally, self._registration, scope
         )
         self._scheduler = Scheduler(turns_once=self.burst)
         self._dispatcher = Dispatcher(self._in_flight, self._executor)

@@ -19,6 +19,7 @@ from django_ayework.testing import now
 from django_ayework.worker.in_flight import InFlight
 from django_ayework.worker.leases import release
 from django_ayework.worker.maintenance import MaintenanceThread
+from django_ayework.worker.settler import AttemptCounts
 from tests.app.works import add, fail, pay
 from tests.claiming import claimer_of
 from tests.marks import each_database
@@ -159,7 +160,7 @@ def test_a_failed_attempt_publishes_the_start_of_the_next(carrier, drain, unhurr
 
 def test_works_that_a_worker_gives_back_are_published(carrier, unhurried):
     claimer, in_flight = claimer_of(), InFlight(lambda: None)
-    maintenance = MaintenanceThread("w", in_flight, EngineServices())
+    maintenance = MaintenanceThread("w", in_flight, EngineServices(), AttemptCounts())
     enqueue_many([add(a=1, b=2), add(a=1, b=2)])
     first, second = claimer.claim(2)
     in_flight.add([second])

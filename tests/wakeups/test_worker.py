@@ -13,6 +13,7 @@ from django_ayework.worker import claimer as module
 from django_ayework.worker import maintenance
 from django_ayework.worker.in_flight import InFlight
 from django_ayework.worker.maintenance import MaintenanceThread
+from django_ayework.worker.settler import AttemptCounts
 from django_ayework.worker.wakeups import WakeUps
 from tests.app.works import add
 from tests.claiming import claimer_of
@@ -207,7 +208,7 @@ def test_a_revocation_is_checked_against_the_database(carrier, monkeypatch):
 
 
 def test_maintenance_is_woken_by_works_in_flight_only(carrier, monkeypatch):
-    thread = MaintenanceThread("w", InFlight(lambda: None), EngineServices())
+    thread = MaintenanceThread("w", InFlight(lambda: None), EngineServices(), AttemptCounts())
     monkeypatch.setattr(thread.in_flight, "ids", lambda: {"ours"})
     for revoked, wakes in (
         (frozenset({"ours"}), True),

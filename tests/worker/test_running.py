@@ -27,6 +27,7 @@ from django_ayework.worker.claimer import Commands
 from django_ayework.worker.health import WorkerRegistration
 from django_ayework.worker.in_flight import InFlight
 from django_ayework.worker.maintenance import MaintenanceThread
+from django_ayework.worker.settler import AttemptCounts
 from django_ayework.worker.wakeups import Message
 from django_ayework.worker.worker import Worker
 from tests.attempts.conftest import connected
@@ -335,7 +336,7 @@ def registered(in_flight: InFlight, **options) -> tuple[WorkerRegistration, Comm
     """Register the worker ``w``; return its row, and what obeys its commands."""
     registration = WorkerRegistration("w", "", (), 1, **options)
     registration.register()
-    thread = MaintenanceThread("w", in_flight, EngineServices())
+    thread = MaintenanceThread("w", in_flight, EngineServices(), AttemptCounts())
     return registration, Commands(registration, thread, lambda: None)
 
 
