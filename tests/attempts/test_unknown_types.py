@@ -61,7 +61,7 @@ def test_it_dies_after_the_grace_and_a_retry_gives_it_the_whole_grace_again(park
     assert not Attempt.objects.exists()
     retry(parked)
     assert drain().ran == 0
-    time_travel(GRACE - 1)
+    time_travel(GRACE - 10)
     assert drain().ran == 0
     assert stated(parked).status == "scheduled"
 
