@@ -20,6 +20,7 @@ from django.db import connections
 from django_ayework.compat import has_thread
 from django_ayework.define.requests import watch
 from django_ayework.documentation import logged
+from django_ayework.doers.base import guarded
 from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.hooks import report
 from django_ayework.heartbeat import Heartbeat
@@ -371,7 +372,4 @@ class Executor:
 
 def tend_connections(tend: Callable[[], None]) -> None:
     """Leave the thread's connections as the next work expects them."""
-    try:
-        tend()
-    except Exception as error:
-        report(error, "queue", "a connection could not be closed")
+    guarded(tend, "a connection could not be closed")
