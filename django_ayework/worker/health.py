@@ -89,7 +89,7 @@ class HealthServer(HttpServer):
 
     name = "health"
     paths = ("/live", "/ready")
-    #: Whom to ask; None until that one is there.
+    #: Reports the health; None while there is nobody to ask.
     report: Callable[[], HealthReport] | None = None
 
     def respond(self, path: str) -> Response | None:
