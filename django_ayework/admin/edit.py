@@ -24,7 +24,7 @@ from django_ayework.define.requests import GATE_TYPE
 from django_ayework.define.types import AnyWorkType, registry
 from django_ayework.errors import AyeworkError, NotEncodable
 from django_ayework.flow.enqueue import request_of
-from django_ayework.flow.payloads import codec_of, decode_options, encode_input, redacts
+from django_ayework.flow.payloads import codec_of, decode_options, encoded_input, redacts
 from django_ayework.flow.retry import retry_edited, state_token
 from django_ayework.models import Work
 from django_ayework.models.work import STATUS_LABELS
@@ -101,8 +101,7 @@ class InputForm(forms.Form):
     def check(self) -> None:
         """Note why the arguments cannot be queued, at the field that it is about if that is known."""
         try:
-            request = request_of(self.work_type.name, self.input)
-            encode_input(self.work_type.name, request.input, self.codec)
+            encoded_input(request_of(self.work_type.name, self.input))
         except NotEncodable as error:
             name = next((name for name in self.fields if f"[{name!r}]" in error.path), None)
             self.add_error(name, str(error))

@@ -41,12 +41,8 @@ def encoded_input(request: WorkRequest[Any, Any], codec: Codec | None = None) ->
     """Return a request's input as text, by the codec of its type. Raises NotEncodable or PayloadTooLarge."""
     if isinstance(request, StoredRequest):
         return request.encoded
-    return encode_input(request.type, request.input, codec or codec_of(registry.find(request.type)))
-
-
-def encode_input(type: str, arguments: Mapping[str, Any], codec: Codec) -> str:
-    """Encode a call's arguments. Raises NotEncodable naming the argument, or PayloadTooLarge."""
-    return encoded(type, "input", dict(arguments), codec)
+    codec = codec or codec_of(registry.find(request.type))
+    return encoded(request.type, "input", dict(request.input), codec)
 
 
 def encode_result(type: str, value: Any, codec: Codec) -> str:

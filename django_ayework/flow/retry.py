@@ -7,7 +7,6 @@ from hashlib import blake2b
 from typing import Any
 
 from django_ayework.define.requests import GATE_TYPE, new_id
-from django_ayework.define.types import registry
 from django_ayework.documentation import type_error
 from django_ayework.errors import NotRetryable
 from django_ayework.flow.enqueue import request_of
@@ -24,10 +23,9 @@ from django_ayework.flow.handles import Handle
 from django_ayework.flow.identity import require_free_unit
 from django_ayework.flow.new_works import NewWork
 from django_ayework.flow.payloads import (
-    codec_of,
     decode_options,
-    encode_input,
     encode_options,
+    encoded_input,
     headers_of,
     with_headers,
 )
@@ -43,7 +41,6 @@ from django_ayework.store import transitions
 from django_ayework.store.database import clock, own_transaction
 from django_ayework.store.dependencies import WaiterRow, missed_by, watched_by
 from django_ayework.store.rows import WorkRow
-from django_ayework.store.transitions import replace_input
 
 
 @own_transaction
@@ -66,7 +63,7 @@ def retry(id: str, input: Any = None, again: bool = False, by: str = "") -> Hand
     if row.status == Status.SUCCESS:
         return run_again(unit_of_work, row, input)
     if input is not None:
-        replace_input(row, new_input(row, input), unit_of_work.now, by)
+        transitions.replace_input(row, new_input(row, input), unit_of_work.now, by)
     if row.type == GATE_TYPE or (waiter is not None and decision_of(waiter) is not Decision.MET):
         wait_again(unit_of_work, row, waiter)
     else:
@@ -179,8 +176,7 @@ def new_input(row: WorkRow, input: Any) -> str:
             "gate-takes-no-input",
             f"expected no input for the gate {row.id}: the works it releases were fixed when it was queued.",
         )
-    given = request_of(row.type, input).input
-    return encode_input(row.type, given, codec_of(registry.find(row.type)))
+    return encoded_input(request_of(row.type, input))
 
 
 # Retrying with an input that a user has edited, unless the work has changed meanwhile.
