@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -29,7 +29,6 @@ from django_ayework.rules.predeploy import (
     MisfitCounts,
     MisfitGroup,
     Subject,
-    argument_misfits,
     unknown_tags,
 )
 from django_ayework.rules.states import Status
@@ -89,7 +88,7 @@ def check_fit(
     now, started = clock.now(), time.monotonic()
     known, counts, schedules_there = KnownQueues(queues, now), MisfitCounts(), all_schedules()
     for row in schedules_there:
-        count(counts, schedule_misfits(row), row.name)
+        counts.add(schedule_misfits(row), row.name)
     works, is_complete = 0, True
     for some in stored_works((*NOT_ENDED, Status.DEAD) if dead else NOT_ENDED, now):
         passed = time.monotonic() - started
@@ -97,7 +96,7 @@ def check_fit(
             is_complete = False
             break
         for work, misfits in misfits_of(some, known):
-            count(counts, misfits, work.id)
+            counts.add(misfits, work.id)
         works += len(some)
         report(CheckProgress(works, counts.total, passed))
     groups = counts.groups(registry.names(), known.names)
@@ -116,12 +115,6 @@ def check_fit(
 def is_over(works: int, most: int | None, passed: float, seconds: float | None) -> bool:
     """Tell whether a bound is reached: of works, or of seconds."""
     return (most is not None and works >= most) or (seconds is not None and passed >= seconds)
-
-
-def count(counts: MisfitCounts, misfits: Iterable[Misfit], example: str) -> None:
-    """Count the misfits of one work or schedule, or of the works of one gate."""
-    for misfit in misfits:
-        counts.add(misfit, example)
 
 
 class KnownQueues:
@@ -174,7 +167,11 @@ def input_misfits(type: str, text: str, subject: Subject = Subject.WORK) -> list
 
 def binding_misfits(subject: Subject, work_type: AnyWorkType, arguments: Mapping[str, Any]) -> list[Misfit]:
     """Return which arguments are missing or unexpected."""
-    return list(argument_misfits(subject, work_type.name, *work_type.differences(arguments)))
+    missing, unexpected = work_type.differences(arguments)
+    return [
+        *(Misfit(subject, Cause.MISSING_ARGUMENT, work_type.name, name) for name in missing),
+        *(Misfit(subject, Cause.UNEXPECTED_ARGUMENT, work_type.name, name) for name in unexpected),
+    ]
 
 
 def gate_misfits(gate: StoredWork, known: KnownQueues) -> list[Misfit]:

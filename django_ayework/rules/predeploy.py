@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -83,15 +83,16 @@ class MisfitCounts:
     _numbers: dict[Misfit, int] = field(default_factory=dict)
     _examples: dict[Misfit, list[str]] = field(default_factory=dict)
 
-    def add(self, misfit: Misfit, example: str) -> None:
-        """Count one."""
-        if misfit not in self._numbers and len(self._numbers) >= MOST_GROUPS:
-            self.others += 1
-            return
-        self._numbers[misfit] = self._numbers.get(misfit, 0) + 1
-        examples = self._examples.setdefault(misfit, [])
-        if len(examples) < EXAMPLES and example not in examples:
-            examples.append(example)
+    def add(self, misfits: Iterable[Misfit], example: str) -> None:
+        """Count the misfits of one work or schedule, or of the works of one gate."""
+        for misfit in misfits:
+            if misfit not in self._numbers and len(self._numbers) >= MOST_GROUPS:
+                self.others += 1
+                continue
+            self._numbers[misfit] = self._numbers.get(misfit, 0) + 1
+            examples = self._examples.setdefault(misfit, [])
+            if len(examples) < EXAMPLES and example not in examples:
+                examples.append(example)
 
     @property
     def total(self) -> int:
@@ -113,16 +114,6 @@ class MisfitCounts:
             text=text_of(misfit, number),
             remedy=remedy_of(misfit, types, queues),
         )
-
-
-def argument_misfits(
-    subject: Subject, type: str, missing: Collection[str], unexpected: Collection[str]
-) -> Iterator[Misfit]:
-    """Yield a misfit for each argument that is missing or unexpected."""
-    for name in missing:
-        yield Misfit(subject, Cause.MISSING_ARGUMENT, type, name)
-    for name in unexpected:
-        yield Misfit(subject, Cause.UNEXPECTED_ARGUMENT, type, name)
 
 
 def unknown_tags(value: Any) -> list[str]:
