@@ -42,7 +42,8 @@ def counted_pending() -> Iterator[WorkCount]:
     depths, bounds = pending_counts(lanes)
     for depth in depths:
         bound = bounds[depth.queue, depth.type]
-        yield counted(depth, Status.PENDING, min(depth.works, bound), depth.works > bound)
+        works, is_capped = min(depth.works, bound), depth.works > bound
+        yield WorkCount(depth.queue, depth.type, Status.PENDING, works, is_capped)
 
 
 def counted_live() -> Iterator[WorkCount]:
@@ -51,7 +52,7 @@ def counted_live() -> Iterator[WorkCount]:
         depths = backlog.depths_at(status, COUNTED_IN_ALL)
         is_capped = works_in(depths) >= COUNTED_IN_ALL
         for depth in depths:
-            yield counted(depth, status, depth.works, is_capped)
+            yield WorkCount(depth.queue, depth.type, status, depth.works, is_capped)
 
 
 def counted_ended() -> Iterator[WorkCount]:
@@ -62,13 +63,9 @@ def counted_ended() -> Iterator[WorkCount]:
         depths = backlog.ended_depths(status, types, bound)
         for type in types:
             of_type = [depth for depth in depths if depth.type == type]
+            is_capped = works_in(of_type) >= bound
             for depth in of_type:
-                yield counted(depth, status, depth.works, works_in(of_type) >= bound)
-
-
-def counted(depth: Depth, status: Status, works: int, is_capped: bool) -> WorkCount:
-    """Return a count."""
-    return WorkCount(depth.queue, depth.type, status, works, is_capped)
+                yield WorkCount(depth.queue, depth.type, status, depth.works, is_capped)
 
 
 # Figures of the fleet

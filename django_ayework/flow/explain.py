@@ -104,16 +104,6 @@ def condition_of(waiter: WaiterRow | Waiter) -> Condition | None:
 # Ended works
 
 
-def why_cancelled(row: WorkRow, now: datetime) -> list[Reason]:
-    """Return that a work was cancelled."""
-    return cancelled(row, ended_by(row), now)
-
-
-def why_succeeded(row: WorkRow, now: datetime) -> list[Reason]:
-    """Return how a work succeeded."""
-    return succeeded(row, row.type == GATE_TYPE, ended_by(row), now)
-
-
 def why_dead(row: WorkRow, now: datetime) -> list[Reason]:
     """Return why a work died, and what to do."""
     if row.reason == Cause.UNSATISFIABLE:
@@ -207,9 +197,9 @@ BY_STATUS: dict[Status, Callable[[WorkRow, datetime], list[Reason]]] = {
     Status.SCHEDULED: why_scheduled,
     Status.BLOCKED: why_blocked,
     Status.RUNNING: why_running,
-    Status.SUCCESS: why_succeeded,
+    Status.SUCCESS: lambda row, now: succeeded(row, row.type == GATE_TYPE, ended_by(row), now),
     Status.DEAD: why_dead,
-    Status.CANCELLED: why_cancelled,
+    Status.CANCELLED: lambda row, now: cancelled(row, ended_by(row), now),
 }
 
 
