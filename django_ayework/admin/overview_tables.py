@@ -277,7 +277,7 @@ def queue_row(queue: QueueFigures, links: Links, control: Control) -> Row:
     cells = [
         Cell(_("waiting"), waiting(queue, links.works_where(queue=queue.queue, status="pending")), True),
         Cell(_("per minute"), number(queue.rate), True),
-        Cell(_("running"), with_small(bounded_of(queue, "running"), lapsed), True),
+        Cell(_("running"), with_small(queue.bounded("running"), lapsed), True),
         Cell(_("later"), later(queue), True),
         Cell(_("failures"), failures(queue), True),
         Cell(_("served"), served(queue)),
@@ -302,7 +302,7 @@ def waiting(figures: Figures, url: str | None, share: float | None = None) -> st
     if not figures.pending:
         oldest = _("due for %s") % duration(figures.waiting) if figures.waiting else ""
         return with_small("0", oldest)
-    count = pages.linked(url, bounded_of(figures, "pending"))
+    count = pages.linked(url, figures.bounded("pending"))
     oldest = _("oldest %s") % duration(round(figures.waiting))
     if share is None:
         return with_small(count, oldest)
@@ -313,14 +313,14 @@ def waiting(figures: Figures, url: str | None, share: float | None = None) -> st
 def running_of(type: TypeFigures) -> str:
     """Return how many run, and the limit in force."""
     limit = _("at most %s") % f"{type.max_running:,}" if type.max_running else ""
-    return with_small(bounded_of(type, "running"), limit)
+    return with_small(type.bounded("running"), limit)
 
 
 def later(figures: Figures) -> str:
     """Return how many works are scheduled, and how many wait for others."""
     parts = [
-        (figures.scheduled, _("%s scheduled") % bounded_of(figures, "scheduled")),
-        (figures.blocked, _("%s blocked") % bounded_of(figures, "blocked")),
+        (figures.scheduled, _("%s scheduled") % figures.bounded("scheduled")),
+        (figures.blocked, _("%s blocked") % figures.bounded("blocked")),
     ]
     shown = [format_html("<small>{}</small>", text) for count, text in parts if count]
     return joined(shown) or pages.NOTHING
@@ -346,11 +346,6 @@ def times(type: TypeFigures) -> str:
 def served(queue: QueueFigures) -> str:
     """Return whether a live worker serves a queue."""
     return badge("alive", _("yes")) if queue.served else badge("silent", _("by nobody"))
-
-
-def bounded_of(figures: Figures, name: str) -> str:
-    """Return a count, with a plus where there may be more."""
-    return bounded(getattr(figures, name), name in figures.capped)
 
 
 def number(rate: float) -> str:

@@ -31,6 +31,10 @@ class Figures:
     died: int = 0
     paused: bool = False
 
+    def bounded(self, name: str) -> str:
+        """Return the count of this name, with a plus where there may be more."""
+        return bounded(getattr(self, name), name in self.capped)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFigures(Figures):

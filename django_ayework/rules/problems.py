@@ -111,13 +111,13 @@ def waiting_text(seen: Observed) -> Phrase:
 
 
 def waiting_number(seen: Observed) -> str:
-    """Return how many works wait in the whole fleet."""
-    return bounded(seen.pending, is_capped(seen))
+    """Return how many works wait in the whole fleet; there may be more than were counted."""
+    return bounded(seen.pending, any("pending" in queue.capped for queue in seen.queues))
 
 
 def works(figures: Figures) -> Phrase:
     """Return how many works wait there, in words."""
-    number = bounded(figures.pending, "pending" in figures.capped)
+    number = figures.bounded("pending")
     return phrases("%(number)s work waits", "%(number)s works wait", figures.pending, number=number)
 
 
@@ -138,11 +138,6 @@ def no_worker(seen: Observed) -> Problem:
     else:
         text = phrase("No worker is running, but nothing waits for one.")
     return Problem(ProblemCode.NO_WORKER, text, phrase("Start one: %(command)s", command=START))
-
-
-def is_capped(seen: Observed) -> bool:
-    """Tell whether more works may wait than were counted."""
-    return any("pending" in queue.capped for queue in seen.queues)
 
 
 def workers_quiet(seen: Observed) -> Iterable[Problem]:

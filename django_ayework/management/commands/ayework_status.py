@@ -106,11 +106,7 @@ def type_line(type: TypeFigures) -> str:
 
 def counts(figures: Figures, lapsed: str = "") -> str:
     """Return the counts of a queue or a type."""
-
-    def count(name: str) -> str:
-        return bounded(getattr(figures, name), name in figures.capped)
-
-    failures = figures.failed + figures.died
+    count, failures = figures.bounded, figures.failed + figures.died
     return (
         f"{count('pending')} pending (oldest {figures.waiting:.0f} s)  {count('running')} running{lapsed}"
         f"  {count('scheduled')} scheduled  {count('blocked')} blocked  {figures.rate:.0f} per minute"
