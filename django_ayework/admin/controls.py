@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from django import forms
 from django.contrib import admin, messages
@@ -140,14 +140,9 @@ def declared(control: WorkControl) -> str:
     return declared_in_words(control.scope, control.name)
 
 
-def values_of(row: WorkControl | None) -> dict[str, Any]:
-    """Return what a control decides."""
-    return dict(NOTHING) if row is None else {name: getattr(row, name) for name in NOTHING}
-
-
-def labels_of(names: Iterable[str]) -> dict[str, Any]:
-    """Return what columns are called, by their names."""
-    return {name: WorkControl._meta.get_field(name).verbose_name for name in names}  # type: ignore[union-attr]
+def label_of(name: str) -> Any:
+    """Return what a column is called."""
+    return WorkControl._meta.get_field(name).verbose_name  # type: ignore[union-attr]
 
 
 @admin.register(WorkControl)
@@ -202,13 +197,19 @@ class WorkControlAdmin(QueueAdmin):
     def decide(self, request: HttpRequest, target: Target, values: dict[str, Any]) -> None:
         """Write a control, log it with the old values, and show what came of it."""
         # The form may have written into the row, so the old values are read again.
-        before = self.get_queryset(request).filter(scope=target.scope, name=target.name).first()
-        sentence = pages.differences(labels_of(values), values_of(before), values)
-        if not sentence:
+        found = self.get_queryset(request).filter(scope=target.scope, name=target.name).first()
+        before = found or WorkControl()
+        changes = [
+            pages.change_in_words(label_of(name), getattr(before, name), value)
+            for name, value in values.items()
+            if value != getattr(before, name)
+        ]
+        if not changes:
             messages.info(request, _("%(name)s: there was nothing to change.") % {"name": target.name})
             return
         write(target.scope, target.name, **values)
         row = self.get_queryset(request).get(scope=target.scope, name=target.name)
+        sentence = " ".join(changes)
         self.log_change(request, row, sentence)
         said = _("%(name)s was changed: %(changes)s") % {"name": target.name, "changes": sentence}
         messages.success(request, said)
@@ -241,7 +242,7 @@ class WorkControlAdmin(QueueAdmin):
             "is_list": True,
             "has_form": True,
             "media": self.media["css"],
-            "tables": tables([*labels_of(names).values()], board_rows),
+            "tables": tables([label_of(name) for name in names], board_rows),
             "add_url": self.address("add") if self.has_add_permission(request) else None,
         }
         return self.framed(request, "controls.html", context)
@@ -302,19 +303,14 @@ class WorkControlAdmin(QueueAdmin):
             values = {name: values[name] for name in NOTHING if name in form.changed_data}
         else:
             values = {name: value for name, value in values.items() if value not in (None, False)}
-        write(scope_of(obj), obj.name, **values)
+        write(cast("Scope", obj.scope), obj.name, **values)
         obj.pk = self.get_queryset(request).get(scope=obj.scope, name=obj.name).pk
 
     def delete_model(self, request: HttpRequest, obj: WorkControl) -> None:
         """Return to what the code declares. The row stays, as it is also the lock of a limit."""
-        write(scope_of(obj), obj.name, **NOTHING)
+        write(cast("Scope", obj.scope), obj.name, **NOTHING)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Return all of them to what the code declares."""
         for control in queryset:
             self.delete_model(request, control)
-
-
-def scope_of(control: WorkControl) -> Scope:
-    """Return the scope of a control."""
-    return "queue" if control.scope == "queue" else "type"

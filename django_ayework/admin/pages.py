@@ -328,24 +328,15 @@ def field_in_words(value: Any) -> str:
     return str(value)[:LONGEST]
 
 
+def change_in_words(field: Any, old: Any, new: Any) -> str:
+    """Return a change of a field as a sentence."""
+    words = {"field": field, "old": field_in_words(old), "new": field_in_words(new)}
+    return _("%(field)s: %(old)s → %(new)s.") % words
+
+
 def changed_in_words(form: Any) -> str:
     """Return a sentence for each field that a valid form has changed."""
     return " ".join(
-        _("%(field)s: %(old)s → %(new)s.")
-        % {
-            "field": form.fields[name].label or name,
-            "old": field_in_words(form.initial.get(name)),
-            "new": field_in_words(form.cleaned_data.get(name)),
-        }
+        change_in_words(form.fields[name].label or name, form.initial.get(name), form.cleaned_data.get(name))
         for name in form.changed_data
-    )
-
-
-def differences(labels: dict[str, Any], old: dict[str, Any], new: dict[str, Any]) -> str:
-    """Return a sentence for each value that differs; ``labels`` are the names that people read."""
-    return " ".join(
-        _("%(field)s: %(old)s → %(new)s.")
-        % {"field": label, "old": field_in_words(old.get(name)), "new": field_in_words(new[name])}
-        for name, label in labels.items()
-        if name in new and old.get(name) != new[name]
     )
