@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
-from django.db.models import Model, QuerySet
+from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
@@ -98,11 +98,7 @@ def standing(gate: Any) -> str:
 @admin.display(description=gettext_lazy("group"))
 def group(gate: Any) -> str:
     """The group that it belongs to, shortened."""
-    if gate.group_id is None:
-        return pages.NOTHING
-    return format_html(
-        '<span class="ayework-id" title="{}">{}</span>', gate.group_id, pages.short(gate.group_id)
-    )
+    return pages.NOTHING if gate.group_id is None else pages.short_in_full(gate.group_id)
 
 
 # The list
@@ -189,7 +185,7 @@ class GateAdmin(WorkAdmin):
     ) -> tuple[QuerySet[Any], bool]:
         """Find gates by id, and by group."""
         term = search_term.strip()
-        return (queryset.filter(lists.has_id(term)) if term else queryset), False
+        return (queryset.filter(Q(id=term) | Q(group_id=term)) if term else queryset), False
 
     def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Those may look who may look at works."""

@@ -23,7 +23,7 @@ from django_ayework.models import Group, Work
 from django_ayework.rules.explain import Explanation
 from django_ayework.rules.formatting import duration
 from django_ayework.rules.states import Status
-from django_ayework.rules.workflow import UNKNOWN, Member, by_attention, critical_path, fold
+from django_ayework.rules.workflow import UNKNOWN, Member, critical_path, fold
 from django_ayework.store.database import clock
 from django_ayework.store.rows import WorkRow, steps_from
 
@@ -200,14 +200,6 @@ def seconds_between(start: datetime | None, end: datetime | None) -> float:
     return max(0.0, (end - start).total_seconds()) if start and end else 0.0
 
 
-# Members
-
-
-def members_by_attention(workflow: Workflow, most: int) -> list[Member]:
-    """Return the first works of a workflow: the dead, those that run, those that wait, the others."""
-    return sorted(workflow.own, key=by_attention)[:most]
-
-
 # A chain
 
 
@@ -337,8 +329,8 @@ def bar(
 
 def spans(step: WorkRow, now: datetime) -> str:
     """Return for how long a step waited, and ran."""
-    waited = duration(max(0.0, ((step.started_at or now) - step.queued_at).total_seconds()))
+    waited = duration(seconds_between(step.queued_at, step.started_at or now))
     if step.started_at is None:
         return _("waited %(waited)s") % {"waited": waited}
-    ran = duration(max(0.0, ((step.ended_at or now) - step.started_at).total_seconds()))
+    ran = duration(seconds_between(step.started_at, step.ended_at or now))
     return _("waited %(waited)s, ran %(ran)s") % {"waited": waited, "ran": ran}

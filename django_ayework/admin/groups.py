@@ -9,7 +9,6 @@ from django.contrib import admin
 from django.db.models import Case, OuterRef, QuerySet, Subquery, Value, When
 from django.db.models.functions import Left
 from django.http import HttpRequest
-from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -18,7 +17,7 @@ from django_ayework.admin.action_execution import AT_ONCE, act_on_first
 from django_ayework.admin.actions import ACTS, ObjectAction
 from django_ayework.admin.buttons import ButtonsAdmin
 from django_ayework.admin.filters import bulk_address
-from django_ayework.admin.graph import GRAPH_SCRIPT, chain_section, graph_part, members_by_attention
+from django_ayework.admin.graph import GRAPH_SCRIPT, chain_section, graph_part
 from django_ayework.admin.lists import LiveAdmin
 from django_ayework.admin.pages import Fact, Links, Page, Section, Table, admin_of, seen_works, shown
 from django_ayework.admin.works import WorkAdmin
@@ -27,6 +26,7 @@ from django_ayework.flow.graph import Workflow, read_workflow
 from django_ayework.fragments import SCRIPT
 from django_ayework.models import Group, Work
 from django_ayework.rules.states import Status
+from django_ayework.rules.workflow import by_attention
 from django_ayework.store.database import rows
 
 #: Works that the page of a group shows.
@@ -175,7 +175,7 @@ def members(group: Group, workflow: Workflow, links: Links) -> Section:
 
     Works that the admin of works hides are left out, as their errors may quote what they are about.
     """
-    chosen = [member.id for member in members_by_attention(workflow, SHOWN)]
+    chosen = [member.id for member in sorted(workflow.own, key=by_attention)[:SHOWN]]
     works = seen_works(links.site, links.request).filter(id__in=chosen).defer("input", "result", "error")
     found = {work.id: work for work in works.annotate(error_start=Left("error", 200))}
     table = Table(
@@ -194,7 +194,7 @@ def members(group: Group, workflow: Workflow, links: Links) -> Section:
 def member_cells(work: Work, links: Links) -> list[str]:
     """Return a work of the group as cells."""
     return [
-        format_html('<span class="ayework-id">{}</span>', links.work(work.id, pages.short(work.id))),
+        links.short_work(work.id),
         pages.type_name(work.type),
         lists.status(work.status),
         lists.attempt(work),

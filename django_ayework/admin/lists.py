@@ -14,7 +14,7 @@ from django.contrib.admin.views.main import PAGE_VAR, ChangeList
 from django.contrib.auth import get_permission_codename
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Model, QuerySet
 from django.forms.widgets import Script
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.template.response import TemplateResponse
@@ -66,7 +66,7 @@ died = moment_column("ended_at", _("died"), "died", ordering="ended_at")
 @admin.display(description=_("id"))
 def short_id(row: Any) -> str:
     """The id, shortened; in full on hovering."""
-    return format_html('<span class="ayework-id" title="{}">{}</span>', row.pk, pages.short(row.pk))
+    return pages.short_in_full(row.pk)
 
 
 @admin.display(description=_("type"))
@@ -75,13 +75,6 @@ def type_and_error(work: Any) -> str:
     named = pages.type_name(work.type)
     named = named if work.unit is None else format_html("{}<br><b>{}</b>", named, work.unit)
     return format_html("{}<br>{}", named, error(work)) if work.error_start else named
-
-
-@admin.display(description=_("status"))
-def standing(work: Work) -> str:
-    """The status; of a dead work the reason too, of a running work its progress."""
-    more = progress_of(work.progress) if work.status == Status.RUNNING else reason(work)
-    return format_html("{}<br><small>{}</small>", status(work.status), more) if more else status(work.status)
 
 
 @admin.display(description=_("reason"))
@@ -99,13 +92,6 @@ def attempt(work: Work) -> str:
     return format_html('<span class="ayework-narrow">{} / {}</span>', work.attempt, most)
 
 
-@admin.display(description=_("run"))
-def run(work: Work) -> str:
-    """When the last attempt started; for a work that waits, when it may start."""
-    waits = work.status in (Status.SCHEDULED, Status.PENDING) or work.started_at is None
-    return pages.moment(work.run_at if waits else work.started_at, clock.now())
-
-
 @admin.display(description=_("type"))
 def type_and_place(work: Any) -> str:
     """The type, the unit and the error; then the queue, and the priority unless it is the usual one."""
@@ -116,18 +102,23 @@ def type_and_place(work: Any) -> str:
 
 @admin.display(description=_("status"))
 def standing_and_attempt(work: Work) -> str:
-    """The status with its reason or progress, and which attempt of how many."""
+    """The status with the reason of a dead work or the progress of a running one, and which attempt it is."""
+    more = progress_of(work.progress) if work.status == Status.RUNNING else reason(work)
+    standing = status(work.status)
+    if more:
+        standing = format_html("{}<br><small>{}</small>", standing, more)
     tried = attempt(work)
     if tried == pages.NOTHING:
-        return standing(work)
-    return format_html('{}<span class="ayework-where">{} {}</span>', standing(work), _("attempt"), tried)
+        return standing
+    return format_html('{}<span class="ayework-where">{} {}</span>', standing, _("attempt"), tried)
 
 
 @admin.display(description=_("times"))
 def times(work: Work) -> str:
     """When the work was queued, started or may start, and ended."""
     waits = work.status in (Status.SCHEDULED, Status.PENDING) or work.started_at is None
-    moments = [(_("queued"), queued(work)), (_("not before") if waits else _("started"), run(work))]
+    start = pages.moment(work.run_at if waits else work.started_at, clock.now())
+    moments = [(_("queued"), queued(work)), (_("not before") if waits else _("started"), start)]
     if work.ended_at is not None:
         moments.append((_("ended"), ended(work)))
     lines = format_html_join("", "<span><span>{}</span> {}</span>", moments)
@@ -172,11 +163,6 @@ def bar(done: float, total: float | None, label: Any) -> str:
     """Return a bar as HTML, with its name for screen readers; without a value if the total is not known."""
     value = format_html(' value="{}" max="{}"', done, total) if total else ""
     return format_html('<progress class="ayework-bar"{} aria-label="{}"></progress>', value, label)
-
-
-def has_id(term: str) -> Q:
-    """Return the condition that finds a work or the works of a group by id."""
-    return Q(id=term) | Q(group_id=term)
 
 
 def declared_queues() -> list[str]:
@@ -239,16 +225,13 @@ class LightChangeList(ChangeList):
         by_id = self.queryset.query.order_by[:1] == ("-id",)
         if not (by_id and self.is_last_page and self.paginator.is_capped):
             return None
-        return self.older_than(self.result_list[len(self.result_list) - 1].pk)
+        last = self.result_list[len(self.result_list) - 1]
+        return self.get_query_string({"id__lt": last.pk}, remove=[PAGE_VAR])
 
     @property
     def is_last_page(self) -> bool:
         """Whether this is the last page that can be reached by number."""
         return self.show_all or self.page_num == self.paginator.num_pages
-
-    def older_than(self, id: str) -> str:
-        """Return the address of this list from an id on."""
-        return self.get_query_string({"id__lt": id}, remove=[PAGE_VAR])
 
 
 # Base classes

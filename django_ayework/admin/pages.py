@@ -106,6 +106,11 @@ def short(id: str) -> str:
     return id if len(id) <= 12 else f"…{id[-8:]}"
 
 
+def short_in_full(id: str, text: str | None = None) -> str:
+    """Return an id as HTML, shortened or as another text; in full on hovering."""
+    return format_html('<span class="ayework-id" title="{}">{}</span>', id, text or short(id))
+
+
 def first_line(text: str, length: int) -> str:
     """Return the first line of an error, shortened."""
     lines = text.strip().splitlines()
@@ -180,6 +185,10 @@ class Links:
     def work(self, id: str | None, text: str | None = None) -> str:
         """Return a link to a work, or a dash for none."""
         return NOTHING if id is None else linked(self.address(Work, "change", id), text or id)
+
+    def short_work(self, id: str | None) -> str:
+        """Return a link to a work for a column, or a dash for none."""
+        return format_html('<span class="ayework-id">{}</span>', self.work(id, id and short(id)))
 
     def group(self, id: str | None) -> str:
         """Return a link to a group, or a dash for none."""

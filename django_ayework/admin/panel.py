@@ -119,7 +119,7 @@ def panel_row(work: Any, tallies: Mapping[str, tuple[int, int]], work_admin: Any
     if isinstance(work_admin, ButtonsAdmin):
         buttons = [each for each in work_admin.shown_buttons(links.request, work) if each.name in OFFERED]
     return PanelRow(
-        link=format_html('<span class="ayework-id">{}</span>', links.work(work.pk, pages.short(work.pk))),
+        link=links.short_work(work.pk),
         type=work.type,
         status=lists.status(work.status),
         why=why(work, tallies),

@@ -254,13 +254,12 @@ def history(schedule: Schedule, links: Links) -> Section:
 
 def firing_cells(firing: Firing, links: Links) -> list[str]:
     """Return a firing as cells."""
-    work = firing.work_id or None
     return [
         pages.full_moment(firing.occurrence),
         pages.choice_label(firing, "status"),
         str(firing.number),
         pages.full_moment(firing.made_at),
-        format_html('<span class="ayework-id">{}</span>', links.work(work, work and pages.short(work))),
+        links.short_work(firing.work_id or None),
         pages.error_line(firing.error),
     ]
 

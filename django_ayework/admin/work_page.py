@@ -27,6 +27,7 @@ from django_ayework.flow.payloads import (
     input_for_people,
     releases_for_people,
 )
+from django_ayework.flow.states import gate_of
 from django_ayework.models import Attempt, Edge, Group, InputRevision, Waiter, Work, WorkerProcess
 from django_ayework.models.work import OUTCOME_LABELS
 from django_ayework.rules.explain import Reason
@@ -157,8 +158,7 @@ def relatives(work: Work, options: StoredOptions, links: Links) -> Section:
             "id": work.chain_id,
         }
         facts.append(Fact(_("chain"), linked(links.works_where(q=work.chain_id), step)))
-    gate = options.released_by or (work.parent_id if options.released else None)
-    if gate is not None:
+    if (gate := gate_of(work, options)) is not None:
         facts.append(Fact(_("released by the gate"), links.work(gate)))
     return Section(_("Belongs to"), facts)
 
@@ -278,7 +278,7 @@ def attempt_cells(attempt: Attempt, links: Links) -> list[str]:
         error_of(attempt),
         pages.full_moment(attempt.started_at),
         pages.full_moment(attempt.ended_at),
-        format_html('<span class="ayework-id" title="{}">{}</span>', attempt.worker, worker),
+        pages.short_in_full(attempt.worker, worker),
     ]
 
 

@@ -102,8 +102,7 @@ def process_state(process: WorkerProcess) -> str:
 @admin.display(description=gettext_lazy("name"))
 def name(process: WorkerProcess) -> str:
     """The name, or else the end of the id."""
-    shown = process.name or pages.short(process.pk)
-    return format_html('<span class="ayework-id" title="{}">{}</span>', process.pk, shown)
+    return pages.short_in_full(process.pk, process.name)
 
 
 @admin.display(description=gettext_lazy("queues"))
@@ -159,7 +158,7 @@ WORK_COLUMNS = ("id", "type", "started_at", "progress")
 def work_cells(work: Work, links: Links) -> list[str]:
     """Return a running work as cells."""
     return [
-        format_html('<span class="ayework-id">{}</span>', links.work(work.id, pages.short(work.id))),
+        links.short_work(work.id),
         work.type,
         pages.moment(work.started_at, clock.now()),
         lists.progress_of(work.progress) or pages.NOTHING,

@@ -14,6 +14,7 @@ from django_ayework.define.requests import GATE_TYPE
 from django_ayework.define.types import registry
 from django_ayework.errors import InvalidOption
 from django_ayework.flow.payloads import StoredOptions, codec_of, decode_input, decode_options, decode_value
+from django_ayework.models import Work
 from django_ayework.rules.codec import Codec
 from django_ayework.rules.states import Status, is_terminal
 from django_ayework.store.connections import read
@@ -70,7 +71,7 @@ def dependents_of(row: WorkRow) -> tuple[str, ...]:
     return () if gate is None else tuple(id for id, _ in watched_by(gate))
 
 
-def gate_of(row: WorkRow, options: StoredOptions) -> str | None:
+def gate_of(row: WorkRow | Work, options: StoredOptions) -> str | None:
     """Return the gate that released this work; for one that runs again, that of the work it repeats."""
     return (options.released_by or row.parent_id) if options.released else None
 
