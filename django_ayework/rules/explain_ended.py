@@ -93,18 +93,14 @@ def dead(row: Row, is_gate: bool, by: str | None, renamed: str, now: datetime) -
         text = phrase(
             "%(died)s: its handler or on_failure gave up: %(error)s Mend the cause, then retry it.", **given
         )
-    elif is_gate and row.reason == states.Reason.EXPIRED:
-        text = phrase(
-            "%(died)s: it was past its deadline: %(error)s Retry it if it is still wanted. A retry starts "
-            "its timeout or expires anew; an explicit deadline stays.",
-            **given,
-        )
     elif row.reason == states.Reason.EXPIRED:
-        text = phrase(
-            "%(died)s: it was past its deadline: %(error)s Retry it if it is still wanted. A retry starts "
-            "expires anew; an explicit deadline stays.",
-            **given,
+        late = phrase(
+            "%(died)s: it was past its deadline: %(error)s Retry it if it is still wanted.", **given
         )
+        anew = phrase("A retry starts expires anew; an explicit deadline stays.")
+        if is_gate:
+            anew = phrase("A retry starts its timeout or expires anew; an explicit deadline stays.")
+        text = joined([late, anew])
     elif row.reason == states.Reason.BAD_INPUT:
         text = phrase(
             "%(died)s: its stored input cannot be read, or does not fit its handler: %(error)s Mend the "
