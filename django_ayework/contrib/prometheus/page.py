@@ -127,7 +127,7 @@ def is_alive(process: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:  # of another user, under the id of one of ours
-        return True
+        pass
     return True
 
 

@@ -35,6 +35,9 @@ from django_ayework.errors import ImproperWork, did_you_mean
 from django_ayework.rules.retry import Retry, retry_of
 from django_ayework.rules.signatures import signature_of
 
+#: Said of a backend whose app is not installed, by the system check and by the error of its first task.
+MISSING_APP = "TASKS[{!r}] needs the app django_ayework."
+ADD_APP = "Add 'django_ayework' to INSTALLED_APPS."
 #: The keys of OPTIONS.
 OPTIONS = ("RETRY", "MODULES")
 
@@ -62,13 +65,8 @@ class AyeworkBackend(BaseTaskBackend):
         Raises InvalidTask; ImproperlyConfigured if the app is not installed, once Django has started.
         """
         if apps.ready and not apps.is_installed("django_ayework"):
-            raise documented(
-                ImproperlyConfigured(
-                    f"TASKS[{self.alias!r}] needs the app django_ayework. "
-                    "Add 'django_ayework' to INSTALLED_APPS."
-                ),
-                "tasks-app-missing",
-            )
+            text = f"{MISSING_APP.format(self.alias)} {ADD_APP}"
+            raise documented(ImproperlyConfigured(text), "tasks-app-missing")
         is_relative = isinstance(task.run_after, timedelta)
         super().validate_task(task_with(task, run_after=None) if is_relative else task)
         try:
@@ -96,8 +94,7 @@ class AyeworkBackend(BaseTaskBackend):
         """E012: the app is not installed. E013: an option that is unknown or cannot be used."""
         found: list[CheckMessage] = []
         if not apps.is_installed("django_ayework"):
-            message = f"TASKS[{self.alias!r}] needs the app django_ayework."
-            found.append(Error(message, hint="Add 'django_ayework' to INSTALLED_APPS.", id="ayework.E012"))
+            found.append(Error(MISSING_APP.format(self.alias), hint=ADD_APP, id="ayework.E012"))
         for text, hint in self._wrong_options():
             found.append(
                 Error(f"TASKS[{self.alias!r}]['OPTIONS'] {text}", hint=hint or None, id="ayework.E013")
