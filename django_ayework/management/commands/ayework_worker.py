@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 from django.core.checks import ERROR
@@ -182,7 +181,7 @@ class Command(DatabaseCommand):
         """Listen on the port of the health checks, if one is given."""
         if port is None:
             return None
-        server = listening(partial(HealthServer, host, port), f"{host}:{port}", "--health-port")
+        server = listening(HealthServer, host, port, "--health-port")
         self.say(f"Health is served at {server.url}/live and {server.url}/ready.")
         return server
 
@@ -209,19 +208,19 @@ class Command(DatabaseCommand):
             sys.exit(status)
 
 
-def listening(make: Callable[[], Server], address: str, option: str) -> Server:
+def listening(make: Callable[[str, int], Server], host: str, port: int, option: str) -> Server:
     """Make a server; raise CommandError when it cannot listen at its address."""
     try:
-        return make()
+        return make(host, port)
     except (OSError, OverflowError) as error:
         why = str(error).rstrip(".")
-        raise refused("cannot-listen", f"cannot listen on {address} for {option}: {why}.") from None
+        raise refused("cannot-listen", f"cannot listen on {host}:{port} for {option}: {why}.") from None
 
 
 def metrics_server(host: str, port: int) -> MetricsServer:
     """Listen on the port of the metrics; raise CommandError when that is not possible."""
-    make = partial(MetricsServer, host, port, require_exporter())
-    return listening(make, f"{host}:{port}", "--metrics-port")
+    exporter = require_exporter()
+    return listening(lambda host, port: MetricsServer(host, port, exporter), host, port, "--metrics-port")
 
 
 def require_exporter() -> MetricsExporter:
