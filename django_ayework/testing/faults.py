@@ -33,7 +33,6 @@ from django_ayework.testing.running import (
     WORKER,
     Attempting,
     DrainServices,
-    load_of,
     run_and_settle,
     run_here,
     savepoints,
@@ -112,7 +111,7 @@ def lose_database(*types: Named, after: int = 0) -> Iterator[list[str]]:
             with connections[alias()].execute_wrapper(refuse_later), savepoints(call):
                 yield
 
-        outcomes = run_here(load_of(due), services, until_lost)
+        outcomes = run_here(due, services, until_lost)
         most_sent = max(most_sent, sent)
         return [(each, running.settled(each, settlement, services)) for each, settlement in outcomes]
 
@@ -162,7 +161,7 @@ def die_before_commit(due: list[Delivery], services: DrainServices) -> tuple[lis
             call.transactions.dies_before_commit = True
         return savepoints(call)
 
-    outcomes = run_here(load_of(due), services, dying)
+    outcomes = run_here(due, services, dying)
     lost = [each for each, end in outcomes if each.lost or (end and isinstance(end.ending, Success))]
     settled = settle_all([ended for ended in outcomes if ended[0] not in lost], services)
     ends = {settlement.row.id: settlement for settlement in lose(lost)}

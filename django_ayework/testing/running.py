@@ -226,7 +226,7 @@ def attempted(due: list[Delivery], services: DrainServices | None = None) -> lis
 
 def run_and_settle(due: list[Delivery], services: DrainServices, guard: Guard | None = None) -> list[Ended]:
     """Run a work or a batch, and settle the outcomes."""
-    return settle_all(run_here(load_of(due), services, guard), services)
+    return settle_all(run_here(due, services, guard), services)
 
 
 def settle_all(outcomes: list[Ended], services: DrainServices) -> list[Ended]:
@@ -291,7 +291,7 @@ def perform(request: WorkRequest[Any, Any], *, attempt: int = 1) -> Performed:
         )
     row = build_new_work(request, {}, Lineage(), clock.now()).row._replace(attempt=attempt, worker="perform")
     delivery = Delivery(row, lease=30.0)
-    load = Batch([delivery]) if registry.batch(row.type) else delivery
+    load = load_of([delivery])
     load.start()
     call, ended = opened(load, EngineServices(), stored=False)
     if call is None:
@@ -307,9 +307,10 @@ def perform(request: WorkRequest[Any, Any], *, attempt: int = 1) -> Performed:
     return Performed(outcome)
 
 
-def run_here(load: Delivery | Batch, services: EngineServices, guard: Guard | None = None) -> list[Ended]:
+def run_here(due: list[Delivery], services: EngineServices, guard: Guard | None = None) -> list[Ended]:
     """Run a work or a batch in the test's thread and transaction; see ``savepoints``, the usual guard."""
-    note_deliveries(delivery for delivery in load.deliveries if delivery.is_last_attempt)
+    note_deliveries(delivery for delivery in due if delivery.is_last_attempt)
+    load = load_of(due)
     load.start()
     return run(load, services, guard or savepoints)
 

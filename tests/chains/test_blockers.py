@@ -149,7 +149,7 @@ def test_a_work_queued_as_its_blocker_goes_on_waits_although_both_are_settled_in
     wait_for = work(name="t.blockers.wait_for")(lambda ctx: ctx.queue([gather()], blockers=[chain.id]))
     waiting = enqueue(wait_for())
     claimed = deliveries_of(list(claim_all().values()))
-    outcomes = {each.row.id: ended for each in claimed for _, ended in run_here(each, EngineServices())}
+    outcomes = {each.row.id: ended for each in claimed for _, ended in run_here([each], EngineServices())}
     settle([outcomes[waiting.id], outcomes[chain.id]])
     child = Work.objects.get(type="t.blockers.gather")
     assert child.status == "blocked"

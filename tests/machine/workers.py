@@ -50,7 +50,7 @@ class Worker:
         now = clock.now()
         found = []
         for delivery in deliveries_of(claim(limit, NAME, now, later(now, LEASE))):
-            [(_, settlement)] = run_here(delivery, EngineServices())
+            [(_, settlement)] = run_here([delivery], EngineServices())
             if settlement is not None and not delivery.settled:
                 found.append(settlement)
         return found
