@@ -115,13 +115,11 @@ def attempt_facts(row: WorkRow, work_type: AnyWorkType, arguments: Mapping[str, 
 
     A hook that fails is reported and adds nothing. What the type redacts, hooks are not shown.
     """
-    if not (hooks := log_hooks(work_type)):
-        return AttemptFacts(row.id, row.type, row.attempt, row.group)
     context: dict[str, Any] = {}
-    for hook in hooks:
+    for hook in log_hooks(work_type):
         shown = dict(arguments_for_people(work_type, arguments))
         context.update(context_from(hook, shown, row.type))
-    return AttemptFacts(id=row.id, type=row.type, attempt=row.attempt, group=row.group, context=context)
+    return AttemptFacts(row.id, row.type, row.attempt, row.group, context)
 
 
 def context_from(hook: Any, input: Mapping[str, Any], type: str) -> Mapping[str, Any]:
