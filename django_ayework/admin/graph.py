@@ -17,13 +17,13 @@ from django.utils.translation import ngettext
 
 from django_ayework.admin import lists, pages
 from django_ayework.admin.pages import Fact, Links, Section, Table, in_words, seen_works
-from django_ayework.flow.drawing import LABELS, SHAPES, Addresses, Drawing, Unfolding, draw, fitting
+from django_ayework.flow.drawing import LABELS, SHAPES, Addresses, Drawing, Unfolding, draw, fitting, look_of
 from django_ayework.flow.graph import Held, Workflow, hold_up, is_over, standing_sentence
 from django_ayework.models import Group, Work
 from django_ayework.rules.explain import Explanation
 from django_ayework.rules.formatting import duration
 from django_ayework.rules.states import Status
-from django_ayework.rules.workflow import UNKNOWN, Member, critical_path, fold
+from django_ayework.rules.workflow import Member, critical_path, fold
 from django_ayework.store.database import clock
 from django_ayework.store.rows import WorkRow, steps_from
 
@@ -78,7 +78,7 @@ def graph_part(workflow: Workflow, links: Links) -> GraphPart:
     drawing = draw(
         workflow,
         fold(workflow.members, workflow.links),
-        path if len(path) > 1 else (),
+        path,
         addresses(workflow, links),
         unfolding(links.request),
     )
@@ -310,7 +310,7 @@ def bar(
     ended = step.ended_at or now
     started = min(step.started_at or ended, ended)
     waited_from, ran_from, ran_to = place(step.queued_at), place(started), place(ended)
-    status = step.status if step.status in SHAPES else UNKNOWN
+    status = look_of(step.status)
     label = LABELS.get(step.status, step.status)
     return Bar(
         y=SCALE + STEP * number,

@@ -196,6 +196,10 @@ class Artist:
         """Tell whether a node's members are drawn."""
         return len(node.members) > 1 and any(each.id == self.unfolding.member for each in node.members)
 
+    def is_critical(self, node: Node) -> bool:
+        """Tell whether a node has a work of the critical path."""
+        return any(member.id in self.path for member in node.members)
+
     def members_shown(self, node: Node) -> tuple[Member, ...]:
         """Return the members of an unfolded node that are drawn."""
         start = (self.unfolding.page - 1) * A_PAGE
@@ -217,8 +221,8 @@ class Artist:
             anchor=anchor(node.id),
             box=box,
             kind=str(node.kind),
-            status=node.status if node.status in SHAPES else UNKNOWN,
-            shape=SHAPES.get(node.status, SHAPES[UNKNOWN]),
+            status=look_of(node.status),
+            shape=SHAPES[look_of(node.status)],
             first=fitting(first, int((box.width - BEHIND_SHAPE - 6) / FIRST_CHARACTER), keep_end=True),
             second=fitting(self.brief(node) or second, int((box.width - 2 * INSET) / SECOND_CHARACTER)),
             heading=first,
@@ -227,7 +231,7 @@ class Artist:
             outline=outline(node, box),
             address=self.address(node),
             many=len(node.members) > 1,
-            critical=any(member.id in self.path for member in node.members),
+            critical=self.is_critical(node),
             parts=tuple(parts(node, box.width)),
             bar=HEIGHT - 9,
             foot=box.height - 8,
@@ -267,9 +271,8 @@ class Artist:
     def brief(self, node: Node) -> str:
         """Return how far a gate is, without its status, which is shown by shape; nothing of other works."""
         standing = self.workflow.standings.get(node.id)
-        return (
-            progress(standing) if standing and len(node.members) == 1 and node.kind is NodeKind.GATE else ""
-        )
+        is_gate = node.kind is NodeKind.GATE and len(node.members) == 1
+        return progress(standing) if standing and is_gate else ""
 
     def address(self, node: Node) -> str | None:
         """Return where a node leads: one work to its page, several to the page that shows them, or back."""
@@ -277,8 +280,7 @@ class Artist:
             return None
         if len(node.members) == 1:
             return self.addresses.work(node.id)
-        unfolded = self.addresses.unfolded(node.id, 1)
-        return self.addresses.folded if self.is_unfolded(node) else unfolded
+        return self.addresses.folded if self.is_unfolded(node) else self.addresses.unfolded(node.id, 1)
 
     def page_address(self, node: Node, step: int) -> str | None:
         """Return the address of the members before or after those that are drawn."""
@@ -309,21 +311,24 @@ class Artist:
                 anchor=anchor(f"member {member.id}"),
                 x=INSET + column * CELL,
                 y=HEIGHT + row * CELL,
-                status=member.status if member.status in SHAPES else UNKNOWN,
-                shape=SHAPES.get(member.status, SHAPES[UNKNOWN]),
+                status=look_of(member.status),
+                shape=SHAPES[look_of(member.status)],
                 title=f"{member.type} {member.id}: {status_text(member)}",
                 address=None if member.kind is NodeKind.PLANNED else self.addresses.work(member.id),
             )
 
     def edges(self, picture: Layout) -> Iterator[DrawnEdge]:
         """Yield the edges, those of the critical path last, so that they lie above the others."""
-        critical = {
-            node.id for node in self.folded.nodes if any(each.id in self.path for each in node.members)
-        }
+        critical = {node.id for node in self.folded.nodes if self.is_critical(node)}
         routes = sorted(picture.routes.items(), key=lambda route: critical.issuperset(route[0]))
         for (source, target), points in routes:
             is_critical = critical.issuperset((source, target))
             yield DrawnEdge(source, target, line(points), head(points[-1]), is_critical)
+
+
+def look_of(status: str) -> str:
+    """Return the status that is drawn: one that has no shape counts as unknown."""
+    return status if status in SHAPES else UNKNOWN
 
 
 def number_text(value: int) -> str:
@@ -396,7 +401,7 @@ def parts(node: Node, whole: float) -> Iterator[Part]:
     x: float = INSET
     for status, count in counts.items():
         width = round(3 + room * count / len(node.members), 1)
-        yield Part(round(x, 1), width, status if status in SHAPES else UNKNOWN)
+        yield Part(round(x, 1), width, look_of(status))
         x += width
 
 
@@ -425,6 +430,6 @@ def draw(
     addresses: Addresses | None = None,
     unfolding: Unfolding | None = None,
 ) -> Drawing:
-    """Return the picture of a folded workflow, with its critical path."""
-    ids = frozenset(member.id for member in path)
+    """Return the picture of a folded workflow, with its critical path; that of one work is not marked."""
+    ids = frozenset(member.id for member in path) if len(path) > 1 else frozenset[str]()
     return Artist(workflow, folded, addresses or Addresses(), unfolding or Unfolding(), ids).draw()

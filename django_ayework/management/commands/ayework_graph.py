@@ -48,7 +48,7 @@ class Command(JSONCommand):
         workflow = read_workflow(options["id"])
         folded = fold(workflow.members, workflow.links)
         path = critical_path(workflow.members, workflow.links)
-        drawing = draw(workflow, folded, path if len(path) > 1 else ())
+        drawing = draw(workflow, folded, path)
         if options["svg"]:
             self.say(as_svg(drawing))
             return
