@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import Model, QuerySet
+from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -114,10 +114,6 @@ class InPlaceForm(WorkControlForm):
         super().__init__(*args, instance=row, **kwargs)
         for name in () if target.is_continuous else OF_CONTINUOUS:
             del self.fields[name]
-
-    def clean_interval(self) -> float | None:
-        """Refuse a negative interval of a continuous type."""
-        return super().clean_interval() if "interval" in self.fields else None
 
 
 class Suggesting(forms.TextInput):
@@ -309,8 +305,3 @@ class WorkControlAdmin(QueueAdmin):
     def delete_model(self, request: HttpRequest, obj: WorkControl) -> None:
         """Return to what the code declares. The row stays, as it is also the lock of a limit."""
         write(cast("Scope", obj.scope), obj.name, **NOTHING)
-
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Return all of them to what the code declares."""
-        for control in queryset:
-            self.delete_model(request, control)

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from django.contrib import admin
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, QueryDict
-from django.template.response import TemplateResponse
+from django.http import HttpRequest, QueryDict
 from django.utils.formats import date_format
 from django.utils.timezone import localdate
 from django.utils.translation import gettext as _
@@ -32,7 +30,7 @@ from django_ayework.models.work import REASON_CHOICES, STATUS_CHOICES
 from django_ayework.rules.states import Status
 from django_ayework.store.database import clock, rows
 from django_ayework.store.rows import with_status
-from django_ayework.store.selection import COUNTED, FILTERS, day_of, of_worker, pending_names
+from django_ayework.store.selection import COUNTED, day_of, of_worker, pending_names
 
 Choices: TypeAlias = list[tuple[str, Any]]
 
@@ -40,6 +38,25 @@ Choices: TypeAlias = list[tuple[str, Any]]
 OFFERED = 20
 #: Days that are offered.
 DAYS = 8
+
+
+def known_queues() -> Choices:
+    """Return the queues that the registered types name, the default one, and the first that are in use."""
+    return [(queue, queue) for queue in sorted({*declared_queues(), *pending_names("queue", OFFERED)})]
+
+
+def live_workers() -> Choices:
+    """Return the workers that have not stopped, the last to start first."""
+    alive = rows(WorkerProcess).filter(stopped_at=None).order_by("-started_at")
+    found = alive.values_list("id", "name", "host")[:OFFERED]
+    return [(id, f"{name or host} {pages.short(id)}") for id, name, host in found]
+
+
+def last_days() -> Choices:
+    """Return the last days."""
+    today = localdate(clock.now())
+    days = [today - timedelta(days=ago) for ago in range(DAYS)]
+    return [(day.isoformat(), date_format(day, "j M Y")) for day in days]
 
 
 class ColumnFilter(admin.SimpleListFilter):
@@ -102,14 +119,14 @@ class QueueFilter(ColumnFilter):
     """By queue, of those that the registered types name, and those in which works are pending."""
 
     title, parameter_name = gettext_lazy("queue"), "queue"
-    offered = staticmethod(lambda: [(queue, queue) for queue in known_queues()])
+    offered = staticmethod(known_queues)
 
 
 class WorkerFilter(ColumnFilter):
     """By the worker that runs a work or has ended it, of those that are alive."""
 
     title, parameter_name = gettext_lazy("worker"), "worker"
-    offered = staticmethod(lambda: live_workers())
+    offered = staticmethod(live_workers)
 
     def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
         """Return the works that the worker runs, or has ended."""
@@ -127,7 +144,7 @@ class DayFilter(ColumnFilter):
     """By the day on which works were queued."""
 
     title, parameter_name = gettext_lazy("day"), "day"
-    offered = staticmethod(lambda: last_days())
+    offered = staticmethod(last_days)
 
     def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
         """Return the works of a day; all works for a text that is no day."""
@@ -143,25 +160,6 @@ class OlderFilter(ColumnFilter):
     def has_output(self) -> bool:
         """Show nothing; the list itself reads the place."""
         return False
-
-
-def known_queues() -> list[str]:
-    """Return the queues that the registered types name, the default one, and the first that are in use."""
-    return sorted({*declared_queues(), *pending_names("queue", OFFERED)})
-
-
-def live_workers() -> Choices:
-    """Return the workers that have not stopped, the last to start first."""
-    alive = rows(WorkerProcess).filter(stopped_at=None).order_by("-started_at")
-    found = alive.values_list("id", "name", "host")[:OFFERED]
-    return [(id, f"{name or host} {pages.short(id)}") for id, name, host in found]
-
-
-def last_days() -> Choices:
-    """Return the last days."""
-    today = localdate(clock.now())
-    days = [today - timedelta(days=ago) for ago in range(DAYS)]
-    return [(day.isoformat(), date_format(day, "j M Y")) for day in days]
 
 
 def queued_on(day: str) -> dict[str, datetime]:
@@ -260,37 +258,3 @@ def bulk_address(site: Any, query: str) -> str | None:
     """Return the address of the page for a new bulk action, or None on a site without that page."""
     page = found_address(site, "django_ayework_bulkaction_new")
     return page and f"{page}?{query}"
-
-
-class ActsOnAll:
-    """A list of works with a link to act on all that match its filters."""
-
-    #: Filters that the list has by itself.
-    fixed_filter: Mapping[str, str] = MappingProxyType({})
-
-    def changelist_view(
-        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        """Show the list, with the link."""
-        response: HttpResponse = super().changelist_view(request, extra_context)  # type: ignore[misc]
-        if isinstance(response, TemplateResponse) and response.context_data and "cl" in response.context_data:
-            response.context_data["bulk"] = self.bulk_link(request, response.context_data["cl"])
-        return response
-
-    def bulk_link(self, request: HttpRequest, changelist: Any) -> dict[str, str] | None:
-        """Return the address and the text of the link; None for a user who may not, or for other filters."""
-        _action, filter = plain_filter(request.GET)
-        usable = filter.keys() <= FILTERS and not changelist.query and changelist.result_count
-        if not usable or not self.may_act_on_all(request):  # type: ignore[attr-defined]
-            return None
-        query = QueryDict(mutable=True)
-        query.update({**self.fixed_filter, **request.GET.dict()})
-        for name in OF_LISTS & query.keys():
-            del query[name]
-        address = bulk_address(self.admin_site, query.urlencode())  # type: ignore[attr-defined]
-        if address is None:
-            return None
-        is_capped = getattr(changelist.paginator, "is_capped", False)
-        number = number_text(changelist.result_count) + ("+" if is_capped else "")
-        text = _("Act on all %(number)s matching…") if filter else _("Act on all %(number)s…")
-        return {"url": address, "text": text % {"number": number}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -85,11 +85,6 @@ def choice_kind(values: Mapping[str, Any], show: Callable[[Any], str]) -> Kind:
     return Kind(expected, values.__getitem__, show, values)
 
 
-def literal_kind(values: Sequence[Any]) -> Kind:
-    """Return the kind of a ``Literal``."""
-    return choice_kind({str(value): value for value in values}, str)
-
-
 def enum_kind(enum: type[Enum]) -> Kind:
     """Return the kind of an enumeration of texts or numbers, which are stored as such."""
 
@@ -124,7 +119,8 @@ def kind_of(annotation: Any, codec: Codec) -> tuple[Kind, bool]:
         return kind, is_optional
     if get_origin(annotation) is Literal:
         values = [value for value in get_args(annotation) if value is not None]
-        return literal_kind(values), len(values) < len(get_args(annotation))
+        kind = choice_kind({str(value): value for value in values}, str)
+        return kind, len(values) < len(get_args(annotation))
     if isinstance(annotation, type) and issubclass(annotation, Enum) and issubclass(annotation, (str, int)):
         return enum_kind(annotation), False
     described = KINDS.get(annotation) if isinstance(annotation, type) else None

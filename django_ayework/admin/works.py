@@ -12,23 +12,26 @@ from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
 from django.db.models.functions import Left
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.template.response import TemplateResponse
 from django.urls import reverse
+from django.utils.translation import gettext as _
 
 from django_ayework.admin import filters, finding, lists
 from django_ayework.admin.action_execution import SELECTED, ask, carry_out
 from django_ayework.admin.actions import ACTS, ObjectAction
 from django_ayework.admin.edit import EditingAdmin
-from django_ayework.admin.filters import ActsOnAll
 from django_ayework.admin.pages import Links, admin_of
 from django_ayework.admin.work_page import work_page
 from django_ayework.define.requests import GATE_TYPE
+from django_ayework.flow.drawing import number_text
 from django_ayework.models import DeadLetter, Gate, Work
 from django_ayework.store.database import rows
+from django_ayework.store.selection import FILTERS
 
 
 @admin.register(Work)
-class WorkAdmin(ActsOnAll, EditingAdmin):
+class WorkAdmin(EditingAdmin):
     """Works, the newest first.
 
     Each kind of act needs a permission of its own, besides the permission to view works. A subclass may
@@ -44,6 +47,8 @@ class WorkAdmin(ActsOnAll, EditingAdmin):
 
     #: The condition of the rows that this admin is about.
     about: Mapping[str, str] = MappingProxyType({})
+    #: Filters that the list has by itself.
+    fixed_filter: Mapping[str, str] = MappingProxyType({})
     lookups = frozenset({"group_id", "unit"})
     deferred = ("input", "result", "error")
 
@@ -154,10 +159,30 @@ class WorkAdmin(ActsOnAll, EditingAdmin):
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show the list; refuse actions of a user who may run none."""
+        """Show the list, with a link to act on all that match; refuse actions of a user who may run none."""
         if request.method == "POST" and not self.get_actions(request):
             raise PermissionDenied
-        return super().changelist_view(request, extra_context)
+        response = super().changelist_view(request, extra_context)
+        if isinstance(response, TemplateResponse) and response.context_data and "cl" in response.context_data:
+            response.context_data["bulk"] = self.bulk_link(request, response.context_data["cl"])
+        return response
+
+    def bulk_link(self, request: HttpRequest, changelist: Any) -> dict[str, str] | None:
+        """Return the address and the text of the link; None for a user who may not, or for other filters."""
+        _action, filter = filters.plain_filter(request.GET)
+        usable = filter.keys() <= FILTERS and not changelist.query and changelist.result_count
+        if not usable or not self.may_act_on_all(request):
+            return None
+        query = QueryDict(mutable=True)
+        query.update({**self.fixed_filter, **request.GET.dict()})
+        for name in filters.OF_LISTS & query.keys():
+            del query[name]
+        address = filters.bulk_address(self.admin_site, query.urlencode())
+        if address is None:
+            return None
+        number = number_text(changelist.result_count) + ("+" if changelist.paginator.is_capped else "")
+        text = _("Act on all %(number)s matching…") if filter else _("Act on all %(number)s…")
+        return {"url": address, "text": text % {"number": number}}
 
     def page_context(self, request: HttpRequest, obj: Work) -> dict[str, Any]:
         """Return the work's page, its buttons, and the link to its history."""
