@@ -202,7 +202,7 @@ def check_isolation() -> Diagnosis:
     wrong = wrong_isolation(connection())
     if wrong is not None:
         return judge.judged("isolation", wrong.text, wrong.hint, fails=True)
-    return judge.judged("isolation", "Transactions see what others have committed.", "")
+    return judge.judged("isolation", "Transactions see what others have committed.")
 
 
 def check_reuse() -> Diagnosis:
@@ -231,7 +231,7 @@ def check_claims() -> Diagnosis:
             f"{lane.queue}: {lane.type}": tables.plan_of_claim(lane)
             for lane in lanes or [Lane("default", "any")]
         }
-    return judge.of_plans(plans, "ayework_lane", are_large)
+    return judge.of_plans(plans, are_large)
 
 
 def check_indexes() -> Diagnosis:

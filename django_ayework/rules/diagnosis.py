@@ -22,6 +22,8 @@ SKEW, LARGE_SKEW = 2.0, 30.0
 LAPSED_FOR, BEHIND_FOR = 60.0, 60.0
 #: Seconds for which ended works may outlive their retention: workers delete a batch at a time.
 UNPRUNED_FOR = 3600.0
+#: The index by which works are claimed.
+LANE_INDEX = "ayework_lane"
 #: Parts of all connections of the server in use that are worth a warning, and that are a problem.
 BUSY, FULL = 0.75, 0.9
 
@@ -45,7 +47,7 @@ class Diagnosis:
     remedy: str = ""
 
 
-def judged(check: str, text: str, remedy: str, *, warns: bool = False, fails: bool = False) -> Diagnosis:
+def judged(check: str, text: str, remedy: str = "", *, warns: bool = False, fails: bool = False) -> Diagnosis:
     """Return a finding: a problem if it ``fails``, a warning if it ``warns``, else ok without a remedy."""
     if not (warns or fails):
         return Diagnosis(check, Level.OK, text)
@@ -100,7 +102,7 @@ def of_leases(lapsed: Mapping[str, int], most: int) -> Diagnosis:
     """Judge the running works, by queue, whose lease lapsed a while ago; counted up to ``most``."""
     number = sum(lapsed.values())
     if not number:
-        return judged("leases", f"No lease has lapsed for more than {duration(LAPSED_FOR)}.", "")
+        return judged("leases", f"No lease has lapsed for more than {duration(LAPSED_FOR)}.")
     text = (
         f"The leases of {some(number, number >= most, 'running work')} lapsed more than "
         f"{duration(LAPSED_FOR)} ago, and no worker has taken them back. Queues: {few(sorted(lapsed))}."
@@ -111,7 +113,7 @@ def of_leases(lapsed: Mapping[str, int], most: int) -> Diagnosis:
 def of_types(unknown: Sequence[str], known: Sequence[str]) -> Diagnosis:
     """Judge the types of works that wait and that the code does not define."""
     if not unknown:
-        return judged("types", "The code defines the types of all works that wait.", "")
+        return judged("types", "The code defines the types of all works that wait.")
     text = f"Works wait whose types this code does not define: {few(unknown)}."
     remedy = f"{if_renamed(unknown[0], known)} Run ayework_predeploy to see the works."
     return judged("types", text, remedy, fails=True)
@@ -128,7 +130,7 @@ def of_schedules(late: Sequence[LateSchedule], number: int) -> Diagnosis:
     """Judge the schedules that are due and were not fired; ``number`` is how many schedules there are."""
     behind = [each for each in late if each.seconds > BEHIND_FOR]
     if not behind:
-        return judged("schedules", f"{counted(number, 'schedule')}, none of them behind.", "")
+        return judged("schedules", f"{counted(number, 'schedule')}, none of them behind.")
     longest = max(each.seconds for each in behind)
     text = (
         f"{counted(len(behind), 'schedule')} of {number} not fired, the longest for {duration(longest)}: "
@@ -151,7 +153,7 @@ def of_retention(found: Sequence[Unpruned], most: int) -> Diagnosis:
     """Judge ended works that are older than their retention; each number is counted up to ``most``."""
     kept = [each for each in found if each.seconds > UNPRUNED_FOR]
     if not kept:
-        return judged("retention", "Ended works are deleted when their retention is over.", "")
+        return judged("retention", "Ended works are deleted when their retention is over.")
     number = sum(each.number for each in kept)
     longest = max(each.seconds for each in kept)
     text = (
@@ -211,7 +213,7 @@ def of_wakeups(kind: str, seconds: float | None, is_round_trip: bool) -> Diagnos
         )
         return judged("wake_ups", text, remedy, fails=True)
     what = "A message came back" if is_round_trip else "The listener was connected"
-    return judged("wake_ups", f"{what} through {kind} within {duration(seconds)}.", "")
+    return judged("wake_ups", f"{what} through {kind} within {duration(seconds)}.")
 
 
 class Connections(NamedTuple):
@@ -265,12 +267,12 @@ def of_reuse(found: Reuse) -> Diagnosis:
     return judged("connection_reuse", text, remedy, warns=not found.health_checks)
 
 
-def of_plans(plans: Mapping[str, str], index: str, are_large: bool) -> Diagnosis:
+def of_plans(plans: Mapping[str, str], are_large: bool) -> Diagnosis:
     """Judge the plans of claims, by queue and type. ``are_large``: the table has more than a few rows."""
-    without = sorted(lane for lane, plan in plans.items() if index not in plan)
+    without = sorted(lane for lane, plan in plans.items() if LANE_INDEX not in plan)
     if not without:
-        return judged("claims", f"Claims use the index {index} ({counted(len(plans), 'lane')}).", "")
-    text = f"Claims do not use the index {index}: {few(without)}."
+        return judged("claims", f"Claims use the index {LANE_INDEX} ({counted(len(plans), 'lane')}).")
+    text = f"Claims do not use the index {LANE_INDEX}: {few(without)}."
     remedy = "Run ANALYZE on the table of works. If the index is missing, run migrate, or create it anew."
     return judged("claims", text, remedy, warns=True, fails=are_large)
 
@@ -278,7 +280,7 @@ def of_plans(plans: Mapping[str, str], index: str, are_large: bool) -> Diagnosis
 def of_indexes(missing: Sequence[str], number: int) -> Diagnosis:
     """Judge the indexes that the models declare and that the tables lack, or that cannot be used."""
     if not missing:
-        return judged("indexes", f"All {number} indexes are there.", "")
+        return judged("indexes", f"All {number} indexes are there.")
     text = f"Indexes are missing or invalid: {few(missing)}."
     remedy = "Create them anew as the migration of django_ayework does (manage.py sqlmigrate shows how)."
     return judged("indexes", text, remedy, fails=True)

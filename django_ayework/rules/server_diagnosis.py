@@ -47,7 +47,7 @@ class OpenTransaction(NamedTuple):
 def of_transactions(oldest: OpenTransaction | None) -> Diagnosis:
     """Judge the oldest open transaction."""
     if oldest is None:
-        return judged("transactions", "No other session has a transaction open.", "")
+        return judged("transactions", "No other session has a transaction open.")
     text = f"The oldest open transaction has lasted {duration(oldest.seconds)}: {oldest.holder}."
     remedy = (
         "Find out what the session does, and end it if it was forgotten. Dead rows of all tables stay while "
@@ -137,7 +137,7 @@ def of_index_bloat(indexes: Sequence[IndexSize]) -> Diagnosis:
     )
     if not bloated:
         total = megabytes(sum(each.size for each in indexes))
-        return judged("index_bloat", f"{len(indexes)} indexes of analysed tables, {total}, none bloated.", "")
+        return judged("index_bloat", f"{len(indexes)} indexes of analysed tables, {total}, none bloated.")
     names = few([f"{each.name} ({megabytes(each.size)}, {each.waste:.0%} empty)" for each in bloated])
     remedy = "Run REINDEX INDEX CONCURRENTLY for these, and see dead_rows and transactions for the cause."
     return judged("index_bloat", f"Estimated bloat: {names}.", remedy, warns=True)
@@ -257,7 +257,7 @@ def of_integrity(errors: Sequence[str] | None, seconds: float) -> Diagnosis:
         text = f"The quick check was ended after {duration(seconds)} without an answer."
         return judged("integrity", text, "Run PRAGMA quick_check while there is little to do.", warns=True)
     if not errors:
-        return judged("integrity", f"The quick check found nothing in {duration(seconds)}.", "")
+        return judged("integrity", f"The quick check found nothing in {duration(seconds)}.")
     remedy = "Stop the workers, and restore the file from a backup, or recover it by sqlite3 and .recover."
     return judged("integrity", f"The file is damaged: {few(errors)}.", remedy, fails=True)
 

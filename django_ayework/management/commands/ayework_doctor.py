@@ -56,7 +56,7 @@ def system_checks() -> Iterator[Diagnosis]:
         remedy = message.hint or "See the reference of system checks."
         yield judged(SYSTEM_CHECKS, text, remedy, warns=True, fails=message.level >= ERROR)
     if not messages:
-        yield judged(SYSTEM_CHECKS, "The system checks of django_ayework find nothing.", "")
+        yield judged(SYSTEM_CHECKS, "The system checks of django_ayework find nothing.")
 
 
 def worst(found: Sequence[Diagnosis]) -> Level:
