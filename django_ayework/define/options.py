@@ -19,7 +19,7 @@ from django_ayework.rules.codec import Codec
 from django_ayework.rules.controls import DEFAULT_WEIGHT
 from django_ayework.rules.durations import Seconds, positive_seconds, require_aware, seconds
 from django_ayework.rules.identity import Dedup, require_unit, require_work_id
-from django_ayework.rules.retry import Retry
+from django_ayework.rules.retry import Retry, is_whole
 from django_ayework.rules.signatures import misfit
 
 Check: TypeAlias = Callable[[Any, str], Any]
@@ -84,10 +84,9 @@ def whole_number(least: int, most: int | None = None, note: str = "") -> Check:
     span = f", {least} or more{note}" if most is None else f" from {least} to {most}{note}"
 
     def check(value: object, name: str) -> int:
-        is_whole = isinstance(value, int) and not isinstance(value, bool)
-        if not is_whole or value < least or (most is not None and value > most):  # type: ignore[operator]
+        if not is_whole(value) or value < least or (most is not None and value > most):
             raise InvalidOption(f"expected {name} to be a whole number{span}, got: {value!r}.")
-        return cast(int, value)
+        return value
 
     return check
 

@@ -16,6 +16,7 @@ from django_ayework.errors import InvalidOption
 from django_ayework.flow.payloads import StoredOptions, codec_of, decode_input, decode_options, decode_value
 from django_ayework.models import Work
 from django_ayework.rules.codec import Codec
+from django_ayework.rules.retry import is_whole
 from django_ayework.rules.states import Status, is_terminal
 from django_ayework.store.connections import read
 from django_ayework.store.dependencies import watched_by, watched_by_all
@@ -183,8 +184,7 @@ def find_chain_state(id: str, start: int, limit: int) -> ChainState | None:
 def require_page(start: int, limit: int) -> None:
     """Raise unless this is a page."""
     for name, value, least, most in (("start", start, 0, None), ("limit", limit, 1, LARGEST_PAGE)):
-        is_whole = isinstance(value, int) and not isinstance(value, bool)
-        if not is_whole or value < least or (most is not None and value > most):
+        if not is_whole(value) or value < least or (most is not None and value > most):
             span = f"{least} or more" if most is None else f"from {least} to {most}"
             raise InvalidOption(f"expected {name} to be a whole number, {span}, got: {value!r}.")
 

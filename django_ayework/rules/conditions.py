@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from django_ayework.documentation import type_error, value_error
 from django_ayework.errors import did_you_mean
+from django_ayework.rules.retry import is_whole
 from django_ayework.rules.states import Status, is_terminal
 
 
@@ -24,7 +25,7 @@ class Count:
     of: Literal["done", "success"] = "done"
 
     def __post_init__(self) -> None:
-        if isinstance(self.n, bool) or not isinstance(self.n, int) or self.n < 0:
+        if not is_whole(self.n) or self.n < 0:
             raise type_error(
                 "condition-not-usable", f"Count expects a whole number of works, 0 or more, got: {self.n!r}."
             )

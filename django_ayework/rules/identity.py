@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 from django_ayework.errors import InvalidOption, InvalidWorkId, did_you_mean
 from django_ayework.rules.durations import Seconds, seconds
+from django_ayework.rules.retry import is_whole
 
 MAX_LENGTH = 64
 WORK_ID = re.compile(r"[^\s\x00-\x1f\x7f]{1,64}")
@@ -274,7 +275,7 @@ def read_delay(value: object) -> float:
 
 def read_number(value: object, what: str) -> int | float:
     """Return a finite number."""
-    if isinstance(value, int) and not isinstance(value, bool):
+    if is_whole(value):
         return value
     if isinstance(value, float) and math.isfinite(value):
         return value

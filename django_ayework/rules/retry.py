@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 from django_ayework.documentation import type_error, value_error
 from django_ayework.errors import Abort, Defer, Reschedule, did_you_mean
@@ -128,8 +128,8 @@ def retry_of(value: Any, name: str) -> Retry:
     return Retry(**value)
 
 
-def is_whole(value: object) -> bool:
-    """Tell whether a value is a whole number."""
+def is_whole(value: object) -> TypeGuard[int]:
+    """Tell whether a value is a whole number, as opposed to True."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
