@@ -13,9 +13,9 @@ import json.encoder
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from opcode import opmap
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -272,8 +272,7 @@ def is_discarding(discard: Discard) -> bool:
     return discard == (id(frame), frame.f_lasti)
 
 
-def has_other_receivers(signal: Signal, module: ModuleType) -> bool:
-    """Tell whether a signal has receivers that its own module does not define."""
+def has_other_receivers(signal: Signal, own: Collection[int]) -> bool:
+    """Tell whether a signal has other receivers than those with these ids."""
     # Django 5.2 to 6.1: Signal.receivers, whose entries begin with the ids of a receiver and of its sender.
-    own = {id(each) for each in vars(module).values()}
     return any(entry[0][0] not in own for entry in signal.receivers)

@@ -48,6 +48,8 @@ logger = logging.getLogger("django.dispatch")
 #: The number of attempts to keep. The engine announces no end of an attempt that another worker has taken
 #: over, so the oldest attempts are dropped above this number.
 MOST_KEPT = 2000
+#: The ids of the functions among which are the framework's own receivers.
+OWN_RECEIVERS = frozenset(map(id, vars(signals).values()))
 ENDS = frozenset({Kind.SUCCEEDED, Kind.FAILED, Kind.EXPIRED, Kind.CANCELLED})
 
 
@@ -242,7 +244,7 @@ def send(signal: Signal, result: AnyResult) -> None:
     """
     values: dict[str, Any] = {"sender": sender_of(result), "task_result": result}
     try:
-        with savepoints() if has_other_receivers(signal, signals) else nullcontext():
+        with savepoints() if has_other_receivers(signal, OWN_RECEIVERS) else nullcontext():
             signal.send_robust(**values)
     except BaseException:
         logger.exception("A receiver of a signal of tasks raised. %s", logged("task-receiver-raised"))
