@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 from django import forms
 from django.contrib import admin, messages
@@ -14,33 +17,162 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_ayework.admin import pages
-from django_ayework.admin.control_board import (
-    OF_CONTINUOUS,
-    OF_TYPES,
-    BoardRow,
-    Target,
-    columns,
-    declared_in_words,
-    force_in_words,
-    labelled,
-    state_of,
-    tables,
-    targets,
-)
 from django_ayework.admin.lists import QueueAdmin, declared_queues
 from django_ayework.define.types import registry
 from django_ayework.errors import did_you_mean
-from django_ayework.flow.controls import write
+from django_ayework.flow.controls import control_of, write
 from django_ayework.models import WorkControl
-from django_ayework.store.controls import Scope
+from django_ayework.rules.controls import TypeControl
+from django_ayework.store.controls import Scope, all_controls
+from django_ayework.store.lanes import lanes_with_work
 
 if TYPE_CHECKING:
     Form = forms.ModelForm[WorkControl]
 else:
     Form = forms.ModelForm
 
+#: Lanes of pending works that are read to find queues that no type names.
+LANES_READ = 500
+#: Columns that apply to types, and not to queues.
+OF_TYPES = ("priority", "weight", "max_running", "max_claimed", "continuous", "interval")
+#: Columns that apply to continuous types alone.
+OF_CONTINUOUS = ("continuous", "interval")
 #: A control with nothing decided: what the code declares applies.
 NOTHING: dict[str, Any] = {"paused": False, **dict.fromkeys(OF_TYPES)}
+
+
+# What the board shows: types and queues, with the values in force
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A type or a queue, and its control, if it has one."""
+
+    scope: Scope
+    name: str
+    row: WorkControl | None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether operators have paused it."""
+        return self.row is not None and self.row.paused
+
+    @property
+    def is_controlled(self) -> bool:
+        """Whether operators have decided anything that differs from the code."""
+        return self.row is not None and decides(self.row)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a type is registered in this process; a queue needs no declaration."""
+        return self.scope == "queue" or registry.find(self.name) is not None
+
+    @property
+    def is_continuous(self) -> bool:
+        """Whether the code declares the type continuous."""
+        work_type = registry.find(self.name) if self.scope == "type" else None
+        return work_type is not None and work_type.settings.interval is not None
+
+
+@dataclass(frozen=True, slots=True)
+class BoardRow:
+    """A row of the board. ``fields`` are the cells of the form, None where a field does not apply."""
+
+    id: str
+    target: Target
+    state: str
+    declared: str
+    in_force: str
+    fields: Sequence[Any]
+    errors: Sequence[str]
+    may_change: bool
+    may_remove: bool
+    page_url: str | None
+
+    @property
+    def has_values(self) -> bool:
+        """Whether it is that of a type; a queue can only be paused."""
+        return self.target.scope == "type"
+
+
+class BoardTable(NamedTuple):
+    """The rows of all types, or of all queues, under headings."""
+
+    id: str
+    title: str
+    headings: Sequence[Any]
+    rows: Sequence[BoardRow]
+
+
+def decides(row: WorkControl) -> bool:
+    """Tell whether a control says anything; rows are also made as locks, with nothing decided."""
+    return row.paused or any(getattr(row, name) is not None for name in OF_TYPES)
+
+
+def targets() -> list[Target]:
+    """Return all types, then all queues: declared ones, controlled ones, and queues with pending works."""
+    stored: dict[tuple[str, str], WorkControl] = {(row.scope, row.name): row for row in all_controls()}
+    decided = [key for key, row in stored.items() if decides(row)]
+    types = {*registry.names(), *(name for scope, name in decided if scope == "type")}
+    busy = {lane.queue for lane in islice(lanes_with_work(), LANES_READ)}
+    queues = {*declared_queues(), *busy, *(name for scope, name in decided if scope == "queue")}
+    return [
+        *(Target("type", name, stored.get(("type", name))) for name in sorted(types)),
+        *(Target("queue", name, stored.get(("queue", name))) for name in sorted(queues)),
+    ]
+
+
+def state_of(target: Target) -> str:
+    """Return whether works are claimed, as a badge."""
+    if target.is_paused:
+        return pages.badge("blocked", _("paused"))
+    return pages.badge("alive", _("active")) if target.is_known else pages.badge("unknown", _("not declared"))
+
+
+def in_words(control: TypeControl) -> str:
+    """Return the values of a type in words."""
+    words = [_("weight %(number)s") % {"number": control.weight}]
+    if control.priority:
+        words.append(_("priority %(number)s") % {"number": control.priority})
+    if control.max_running:
+        words.append(_("at most %(number)s running") % {"number": control.max_running})
+    if control.max_claimed:
+        words.append(_("at most %(number)s claimed") % {"number": control.max_claimed})
+    if control.interval is not None:
+        words.append(_("every %(number)g s") % {"number": control.interval})
+    return ", ".join(words)
+
+
+def declared_in_words(scope: str, name: str) -> str:
+    """Return the values that the code declares, in words."""
+    work_type = registry.find(name) if scope == "type" else None
+    return pages.NOTHING if work_type is None else in_words(control_of(work_type.settings, None))
+
+
+def force_in_words(target: Target) -> str:
+    """Return the values that workers apply, in words."""
+    if target.scope == "queue":
+        return pages.NOTHING
+    work_type = registry.find(target.name)
+    return in_words(control_of(work_type.settings if work_type else None, target.row))
+
+
+def labelled(form: Any, target: Target, form_id: str, names: Sequence[str]) -> list[Any]:
+    """Tie the fields of a form to a row of the table; return its cells, None for what does not apply."""
+    cells: list[Any] = []
+    for name in names:
+        if name not in form.fields:
+            cells.append(None)
+            continue
+        field = form.fields[name]
+        label = _("%(field)s of %(type)s") % {"field": field.label, "type": target.name}
+        field.widget.attrs |= {"form": form_id, "aria-label": label}
+        field.hidden_widget = partial(forms.HiddenInput, attrs={"form": form_id})
+        cells.append(form[name])
+    return cells
+
+
+# The forms
 
 
 class WorkControlForm(Form):
@@ -228,17 +360,25 @@ class WorkControlAdmin(QueueAdmin):
         form: InPlaceForm | None = None,
     ) -> HttpResponse:
         """Return the page; ``form`` is the refused form of one of the targets."""
-        names = columns(found)
-        board_rows = [
+        names = OF_TYPES
+        if not any(target.is_continuous for target in found):
+            names = tuple(name for name in OF_TYPES if name not in OF_CONTINUOUS)
+        rows = [
             self.board_row(request, number, target, form if target is refused else None, names)
             for number, target in enumerate(found)
         ]
+        types = [row for row in rows if row.has_values]
+        queues = [row for row in rows if not row.has_values]
+        of_types = [_("type"), _("state"), *map(label_of, names), _("in force"), _("change")]
         context = {
             "title": _("Controls"),
             "is_list": True,
             "has_form": True,
             "media": self.media["css"],
-            "tables": tables([label_of(name) for name in names], board_rows),
+            "tables": [
+                BoardTable("types", _("Types"), of_types, types),
+                BoardTable("queues", _("Queues"), [_("queue"), _("state"), _("change")], queues),
+            ],
             "add_url": self.address("add") if self.has_add_permission(request) else None,
         }
         return self.framed(request, "controls.html", context)
@@ -253,16 +393,13 @@ class WorkControlAdmin(QueueAdmin):
     ) -> BoardRow:
         """Return a row of the board."""
         id = f"control-{number}"
-        may_change = self.may_change(request, target)
-        errors = (
-            [f"{form.fields[name].label}: {' '.join(map(str, texts))}" for name, texts in form.errors.items()]
-            if form
-            else []
-        )
         fields: list[Any] = []
+        errors: list[str] = []
         if target.scope == "type":
             shown = form or InPlaceForm(target=target, auto_id=f"{id}-%s")
             fields = labelled(shown, target, id, names)
+            wrong = shown.errors.items()
+            errors = [f"{shown.fields[name].label}: {' '.join(map(str, texts))}" for name, texts in wrong]
         return BoardRow(
             id=id,
             target=target,
@@ -271,7 +408,7 @@ class WorkControlAdmin(QueueAdmin):
             in_force=force_in_words(target),
             fields=fields,
             errors=errors,
-            may_change=may_change,
+            may_change=self.may_change(request, target),
             may_remove=target.is_controlled and self.may_remove(request, target),
             page_url=self.address("change", target.row.pk) if target.row is not None else None,
         )
