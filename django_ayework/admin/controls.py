@@ -360,9 +360,8 @@ class WorkControlAdmin(QueueAdmin):
         form: InPlaceForm | None = None,
     ) -> HttpResponse:
         """Return the page; ``form`` is the refused form of one of the targets."""
-        names = OF_TYPES
-        if not any(target.is_continuous for target in found):
-            names = tuple(name for name in OF_TYPES if name not in OF_CONTINUOUS)
+        are_continuous = any(target.is_continuous for target in found)
+        names = [name for name in OF_TYPES if are_continuous or name not in OF_CONTINUOUS]
         rows = [
             self.board_row(request, number, target, form if target is refused else None, names)
             for number, target in enumerate(found)
