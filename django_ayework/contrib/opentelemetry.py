@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
-from types import TracebackType
 from typing import Any, Final
 
 from django_ayework import propagation
@@ -157,9 +156,7 @@ class Current:
     def __enter__(self) -> None:
         self._token = attach(self._context)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         detach(self._token)
 
 
@@ -173,10 +170,8 @@ class AttemptSpan(Current):
         self.span = span
         self._attempt = attempt
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
         if self.span.is_recording():
             conclude(self.span, self._attempt)
         self.span.end()

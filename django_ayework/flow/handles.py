@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, cast
 
 from asgiref.sync import sync_to_async
@@ -20,13 +19,7 @@ from django_ayework.conf import get_settings
 from django_ayework.define import handles
 from django_ayework.define.handles import C_co, ChainState, G_co, R_co, WorkState
 from django_ayework.define.types import registry
-from django_ayework.errors import (
-    WaitInTransaction,
-    WaitTimeout,
-    WorkCancelled,
-    WorkFailed,
-    WorkNotFound,
-)
+from django_ayework.errors import WaitInTransaction, WaitTimeout, WorkCancelled, WorkFailed, WorkNotFound
 from django_ayework.flow.hooks import note_waiting
 from django_ayework.flow.notify import ended_works, receives_remote, subscribe_ended
 from django_ayework.flow.payloads import codec_of, decode_value
@@ -61,9 +54,7 @@ class Wait:
     def __enter__(self) -> Wait:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         ended_works.unsubscribe(self._ids, self._notified)
         if self._is_remote:
             remote_ends.leave()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import unittest
 from datetime import datetime, timedelta
-from types import TracebackType
 
 from django_ayework.documentation import type_error
 from django_ayework.rules.durations import Seconds
@@ -43,9 +42,7 @@ class time_travel:  # noqa: N801  # used as a function, and as a context manager
     def __enter__(self) -> time_travel:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         clock.shift(-self.delta, keep=self.lasts)
 
 
