@@ -5,17 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import (
-    Any,
-    Concatenate,
-    Literal,
-    Never,
-    Protocol,
-    TypedDict,
-    Unpack,
-    cast,
-    overload,
-)
+from typing import Any, Concatenate, Literal, Never, Protocol, TypedDict, Unpack, cast, overload
 
 from django_ayework.define.context import Context
 from django_ayework.define.handles import C, G, P, R, T

@@ -42,11 +42,7 @@ from django_ayework.store.database import (
 )
 from django_ayework.store.diagnosis import mysql, postgresql, sqlite
 from django_ayework.store.lanes import Lane
-from django_ayework.store.sessions import (
-    engine_session,
-    name_of_server,
-    pool_size,
-)
+from django_ayework.store.sessions import engine_session, name_of_server, pool_size
 
 #: Lanes whose claims are explained; other works that are looked at for their types; works that are counted.
 MOST_LANES, MOST_WORKS, MOST_COUNTED = 20, 10_000, 10_000

@@ -23,14 +23,7 @@ from django_ayework.flow.startup_checks import known_queues
 from django_ayework.models import Schedule
 from django_ayework.rules.causes import normalised
 from django_ayework.rules.formatting import error_text
-from django_ayework.rules.predeploy import (
-    Cause,
-    Misfit,
-    MisfitCounts,
-    MisfitGroup,
-    Subject,
-    unknown_tags,
-)
+from django_ayework.rules.predeploy import Cause, Misfit, MisfitCounts, MisfitGroup, Subject, unknown_tags
 from django_ayework.rules.states import Status
 from django_ayework.store.database import clock, sync_only
 from django_ayework.store.dependencies import read_waiters

@@ -13,13 +13,7 @@ from django_ayework.documentation import type_error
 from django_ayework.flow.hooks import guarded, report
 from django_ayework.flow.payloads import arguments_for_people, decode_options, headers_of
 from django_ayework.flow.states import gate_of
-from django_ayework.propagation import (
-    AttemptedWork,
-    AttemptFailure,
-    Queueing,
-    RunningAttempt,
-    propagators,
-)
+from django_ayework.propagation import AttemptedWork, AttemptFailure, Queueing, RunningAttempt, propagators
 from django_ayework.rules.retry import AttemptDecision
 from django_ayework.store.connections import read
 from django_ayework.store.dependencies import watched_by

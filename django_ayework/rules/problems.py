@@ -13,14 +13,7 @@ from itertools import islice
 
 from django_ayework.rules.controls import command_to_resume
 from django_ayework.rules.explain import called, serves
-from django_ayework.rules.figures import (
-    Figures,
-    Observed,
-    QueueFigures,
-    TypeFigures,
-    WorkerFigures,
-    bounded,
-)
+from django_ayework.rules.figures import Figures, Observed, QueueFigures, TypeFigures, WorkerFigures, bounded
 from django_ayework.rules.formatting import (
     Phrase,
     duration,
