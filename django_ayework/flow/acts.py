@@ -155,7 +155,7 @@ def retryable_in(group_id: str) -> list[str]:
     return ids
 
 
-def dead_ids(type: str | None = None, reason: str | None = None) -> list[str]:
+def dead_ids(type: str | None, reason: str | None) -> list[str]:
     """Return the ids of dead works, the longest dead first, so that the first to die is retried first."""
     wanted = {name: value for name, value in (("type", type), ("reason", reason)) if value}
     dead = rows(Work).filter(status=Status.DEAD, **wanted).order_by("ended_at", "id")

@@ -93,7 +93,7 @@ def leave_existing(rows: Sequence[WorkRow], released: bool = False) -> None:
     logger.info("Works that exist already were not queued again: %s", ", ".join(ids))
 
 
-def one_per_id(new_works: Sequence[NewWork], released: bool = False) -> list[NewWork]:
+def one_per_id(new_works: Sequence[NewWork], released: bool) -> list[NewWork]:
     """Return one of those that have the same id. Raises InvalidWorkId as leave_existing() does."""
     distinct = {new_work.row.id: new_work for new_work in new_works}
     if len(distinct) < len(new_works) and not released:

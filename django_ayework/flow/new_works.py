@@ -238,9 +238,7 @@ def has_timeout(request: WorkRequest[Any, Any]) -> bool:
     return isinstance(request, GateRequest) and request.timeout is not None
 
 
-def template_of(
-    request: WorkRequest[Any, Any], given: Mapping[str, Any] = NOTHING_GIVEN, released: bool = False
-) -> RowTemplate:
+def template_of(request: WorkRequest[Any, Any], given: Mapping[str, Any], released: bool) -> RowTemplate:
     """Return the template of a request's row. Raises InvalidOption for a fairness label that has no effect.
 
     Options ``given`` to ``enqueue()`` go before those that the type's ``options()`` computed, those before

@@ -64,11 +64,11 @@ class FitReport:
 @sync_only
 def check_fit(
     *,
-    dead: bool = False,
-    queues: Collection[str] = (),
-    most: int | None = None,
-    seconds: float | None = None,
-    report: Callable[[CheckProgress], object] = lambda progress: None,
+    dead: bool,
+    queues: Collection[str],
+    most: int | None,
+    seconds: float | None,
+    report: Callable[[CheckProgress], object],
 ) -> FitReport:
     """Check all stored works and schedules against the types that this process has loaded.
 

@@ -308,7 +308,7 @@ def complete(id: str, result: Any = None) -> None:
 
 
 @own_transaction
-def complete_work(id: str, result: Any = None) -> None:
+def complete_work(id: str, result: Any) -> None:
     """End this work with success and this result; a work that has ended does not stand for its chain.
 
     Raises WorkNotFound, AlreadyCompleted, NotEncodable.

@@ -297,10 +297,7 @@ def waiter_row(
 
 
 def blocked(
-    new_works: Sequence[NewWork],
-    continuing: Collection[str] = (),
-    released: bool = False,
-    succeeded: Collection[str] = (),
+    new_works: Sequence[NewWork], continuing: Collection[str], released: bool, succeeded: Collection[str]
 ) -> tuple[list[NewWork], Watches]:
     """Return the works with those that must wait as blocked, and what each work with blockers watches.
 
