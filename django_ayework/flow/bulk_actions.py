@@ -147,7 +147,7 @@ def start(
         created_by=by[:150],
     )
     counted = selected(row, ACTS[action].statuses).count()
-    if not counted and counted is not None and "type" in filter and registry.find(filter["type"]) is None:
+    if counted == 0 and "type" in filter and registry.find(filter["type"]) is None:
         require_work_of(filter["type"])
     row.expected = UNKNOWN if counted is None else counted
     if error := error_of_cause(filter_of(row)):
