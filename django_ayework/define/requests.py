@@ -199,14 +199,17 @@ def listed(items: Any) -> Iterable[Any]:
 
 def require_step(work: WorkRequest[R_co, G_co, C_co]) -> WorkRequest[R_co, G_co, C_co]:
     """Return the work if it can continue a chain; a gate cannot, for it has no handler and no result."""
-    [step] = require_requests([work], "ctx.continue_with(work)")
-    if isinstance(step, GateRequest):
-        raise type_error(
-            "not-a-built-work", "expected ctx.continue_with(work) to have a work with a handler, got a gate."
-        )
-    if "unit" in step.options:
-        refuse_identity({"unit": step.options}, f"ctx.continue_with(...), given {step!r},")
+    require_no_gate(work, "ctx.continue_with(work)")
+    if "unit" in work.options:
+        refuse_identity({"unit": work.options}, f"ctx.continue_with(...), given {work!r},")
     return work
+
+
+def require_no_gate(item: Any, where: str) -> None:
+    """Raise TypeError unless this is a request of a work that has a handler."""
+    [request] = require_requests([item], where)
+    if isinstance(request, GateRequest):
+        raise type_error("not-a-built-work", f"expected {where} to have a work with a handler, got a gate.")
 
 
 def require_requests(items: Any, where: str) -> Iterable[WorkRequest[Any, Any]]:

@@ -20,9 +20,9 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_ayework.compat import take_commit_callbacks
 from django_ayework.define.instructions import Instruction
 from django_ayework.define.options import whole_number
-from django_ayework.define.requests import GateRequest, WorkRequest, require_requests
+from django_ayework.define.requests import WorkRequest, require_no_gate
 from django_ayework.define.types import registry
-from django_ayework.documentation import documented, logged, type_error
+from django_ayework.documentation import documented, logged
 from django_ayework.errors import ChainNotFound, InvalidInstruction, InvalidWorkId
 from django_ayework.flow.acts import ACTS
 from django_ayework.flow.bulk_actions import step
@@ -284,11 +284,7 @@ def perform(request: WorkRequest[Any, Any], *, attempt: int = 1) -> Performed:
 
         assert perform(add(a=1, b=2)).result == 3
     """
-    [request] = require_requests([request], "perform(work)")
-    if isinstance(request, GateRequest):
-        raise type_error(
-            "not-a-built-work", "expected perform(work) to have a work with a handler, got a gate."
-        )
+    require_no_gate(request, "perform(work)")
     row = build_new_work(request, {}, Lineage(), clock.now()).row._replace(attempt=attempt, worker="perform")
     delivery = Delivery(row, lease=30.0)
     load = load_of([delivery])
