@@ -35,7 +35,7 @@ from django_ayework.heartbeat import project_code
 from django_ayework.rules.controls import EVERYTHING, Scope
 from django_ayework.store.attempts import write_progress
 from django_ayework.store.connections import tidy_connections
-from django_ayework.store.database import REFRESH_AFTER, clock, is_contention
+from django_ayework.store.database import REFRESH_AFTER, answers, clock, is_contention
 from django_ayework.store.dependencies import BlockedCursor
 from django_ayework.store.lanes import Poll
 from django_ayework.store.rows import WorkRow
@@ -303,7 +303,8 @@ class MaintenanceThread(LoopThread):
             return
         self.failure = f"the maintenance duty {getattr(duty.act, '__name__', duty.act)} failed"
         if isinstance(error, Error):
-            self.postpone_reclaim()
+            if duty.act == self.reclaim or not answers():  # one that always fails must not hold reclaiming up
+                self.postpone_reclaim()
             raise error
         report(error, "queue", self.failure)
         connections.close_all()

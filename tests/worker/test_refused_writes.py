@@ -196,38 +196,62 @@ def test_a_result_that_is_larger_than_a_packet_fails_its_attempt(settings):
         handle.result(timeout=PATIENCE)
 
 
-#: By vendor: a trigger that refuses the success of a type, and what removes it.
+#: By vendor: a trigger that refuses works of a type a status, and what removes it.
 TRIGGERS = {
     "postgresql": (
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
         "$$ BEGIN RAISE EXCEPTION 'refused by a trigger'; END $$; "
         "CREATE TRIGGER refuses BEFORE UPDATE ON {table} FOR EACH ROW "
-        "WHEN (NEW.status = 'success' AND NEW.type = '{type}') EXECUTE FUNCTION refuse()",
+        "WHEN (NEW.status = '{status}' AND NEW.type = '{type}') EXECUTE FUNCTION refuse()",
         "DROP FUNCTION refuse CASCADE",
     ),
     "mysql": (
         "CREATE TRIGGER refuses BEFORE UPDATE ON {table} FOR EACH ROW "
-        "IF NEW.status = 'success' AND NEW.type = '{type}' THEN "
+        "IF NEW.status = '{status}' AND NEW.type = '{type}' THEN "
         "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'refused by a trigger'; END IF",
         "DROP TRIGGER refuses",
     ),
 }
 
 
+@contextmanager
+def refusing(status: str):
+    """Let a trigger refuse works of one type a status."""
+    create, drop = TRIGGERS[connection.vendor]
+    with connection.cursor() as cursor:
+        cursor.execute(create.format(table=Work._meta.db_table, type=gathers.name, status=status))
+        try:
+            yield
+        finally:
+            cursor.execute(drop)
+
+
 @on_servers
 def test_outcomes_that_a_trigger_of_the_project_refuses_delay_no_others():
-    create, drop = TRIGGERS[connection.vendor]
     with running_worker(concurrency=3) as worker:
-        with connection.cursor() as cursor:
-            cursor.execute(create.format(table=Work._meta.db_table, type=gathers.name))
-            try:
-                refused = enqueue_many([gathers() for _ in range(5)])
-                eventually(lambda: len(worker._settler._waiting) == len(refused))
-                others_end()
-            finally:
-                cursor.execute(drop)
+        with refusing("success"):
+            refused = enqueue_many([gathers() for _ in range(5)])
+            eventually(lambda: len(worker._settler._waiting) == len(refused))
+            others_end()
         all_end(refused)
     assert not Attempt.objects.exists()
+
+
+@on_servers
+@pytest.mark.parametrize("refused", ["pending", "dead"])
+def test_a_work_that_a_trigger_refuses_keeps_no_lost_work_from_being_reclaimed(settings, refused):
+    """It is lost itself, and is tried again and again; or its end is overdue, which another duty tries."""
+    settings.AYEWORK = {"LEASE": 1.5, "POLL_INTERVAL": 0.05}
+    past = now() - timedelta(minutes=1)
+    lapsed = {"status": "running", "worker": "gone", "attempt": 1, "delivery": 1, "leased_until": past}
+    later = enqueue(quick(number=0), delay=3600)
+    held = enqueue(gathers(), retry=Retry(attempts=9), blockers=[later] if refused == "dead" else [])
+    handles = enqueue_many([quick(number=number) for number in (1, 2)], retry=Retry(attempts=9))
+    Work.objects.filter(id=held.id).update(**{"deadline": past} if refused == "dead" else lapsed)
+    Work.objects.filter(id__in=[handle.id for handle in handles]).update(**lapsed)
+    with refusing(refused), running_worker(concurrency=3):
+        all_end(handles)
+    assert status(held) == ("blocked" if refused == "dead" else "running")
 
 
 @on_servers
