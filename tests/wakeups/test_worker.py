@@ -6,6 +6,7 @@ import pytest
 
 from django_ayework import enqueue, limit, pause, work
 from django_ayework.flow.context_services import EngineServices
+from django_ayework.models import WorkerProcess
 from django_ayework.rules.controls import Scope
 from django_ayework.rules.notifications import ANYTHING, Due, due_to_text, ids_to_text
 from django_ayework.testing import now, running_worker
@@ -176,6 +177,21 @@ def test_a_worker_listens_from_open_until_close(carrier):
     enqueue(add(a=1, b=2))
     assert (wake.is_set(), revoked) == (False, [frozenset({"a"})])
     assert carrier._listeners.channels() == set()
+
+
+@transactional
+def test_a_subscription_that_cannot_be_ended_keeps_neither_a_worker_nor_a_wait_from_ending(
+    carrier, reported, monkeypatch
+):
+    def refuse() -> None:
+        raise ConnectionError("no way")
+
+    monkeypatch.setattr(carrier, "subscribe", lambda channel, listener: refuse)
+    handle = enqueue(add(a=1, b=2))
+    with running_worker():
+        assert handle.result(timeout=PATIENCE) == 3
+    assert WorkerProcess.objects.get().stopped_at is not None
+    assert set(reported) == {("no way", "pubsub")}
 
 
 @each_database
