@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 from django.core.exceptions import ImproperlyConfigured
@@ -10,8 +11,10 @@ from django_ayework.ports.pubsub.listener import Listening
 from django_ayework.ports.redis import PATIENCE, PREFIX, Client, client_of, url_of_server
 from django_ayework.store.notifications import Unsupported
 
-#: Seconds to connect when there is time, and between two signs of life of a connection.
-CONNECT_TIMEOUT, TEST_EVERY = 5.0, 30.0
+#: Seconds to connect when there is time.
+CONNECT_TIMEOUT = 5.0
+#: Seconds between two tests of a connection that has received nothing, and how long the answer may take.
+TEST_EVERY, ANSWER_WITHIN = 30.0, 5.0
 #: Seconds a listener waits at a time, as nothing can interrupt it.
 WAIT = 0.25
 
@@ -47,10 +50,12 @@ class RedisReceiver:
     """A connection that receives from channels of a Redis server."""
 
     def __init__(self, url: str) -> None:
-        options = {"socket_connect_timeout": CONNECT_TIMEOUT, "health_check_interval": TEST_EVERY}
-        self._client = client_of(url, socket_timeout=CONNECT_TIMEOUT, socket_keepalive=True, **options)
+        options = {"socket_connect_timeout": CONNECT_TIMEOUT, "socket_timeout": CONNECT_TIMEOUT}
+        self._client = client_of(url, socket_keepalive=True, **options)
         self._pubsub = self._client.pubsub(ignore_subscribe_messages=True)
         self._followed: set[str] = set()
+        self._test_at = time.monotonic() + TEST_EVERY
+        self._answer_by: float | None = None
 
     def follow(self, channels: set[str]) -> bool:
         """See Receiver.follow()."""
@@ -64,10 +69,22 @@ class RedisReceiver:
     def receive(self, seconds: float) -> Iterable[tuple[str | None, str]]:
         """See Receiver.receive()."""
         message = self._pubsub.get_message(timeout=min(seconds, WAIT))
+        self._test(is_alive=message is not None)
         if message is None or message["type"] != "message":
             return []
         channel = message["channel"].decode("utf-8", "replace")
         return [(channel.removeprefix(PREFIX), message["data"].decode("utf-8", "replace"))]
+
+    def _test(self, is_alive: bool) -> None:
+        """Now and then, ask the server for an answer; if none arrives, the connection is dead."""
+        now = time.monotonic()
+        if is_alive:
+            self._test_at, self._answer_by = now + TEST_EVERY, None
+        elif self._answer_by is not None and now >= self._answer_by:
+            raise ConnectionError("a connection that received messages receives none")
+        elif self._answer_by is None and now >= self._test_at:
+            self._pubsub.ping()
+            self._answer_by = now + ANSWER_WITHIN
 
     def interrupt(self) -> None:
         """Do nothing: ``receive`` never takes long."""
