@@ -131,7 +131,7 @@ class WorkerRegistration:
             try:
                 require_usable_database()
                 clock.synchronise()
-                self.register()
+                self.beat(0)  # a commit that got no answer may have inserted the row
                 on_try(None)
                 return True
             except ImproperlyConfigured:
@@ -163,7 +163,7 @@ class WorkerRegistration:
         worker_processes.register(process)
 
     def beat(self, running: int) -> None:
-        """Write that the worker is alive; insert the row again if it was pruned after a long silence."""
+        """Write that the worker is alive; insert its row at the start, and if it was pruned in a silence."""
         trouble = self.trouble()[:500]  # the length of its column
         if not worker_processes.heartbeat(self.worker_id, clock.now(), running, trouble):
             self.register(running)

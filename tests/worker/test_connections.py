@@ -4,7 +4,7 @@ import pytest
 from django.db import connection
 
 from django_ayework import enqueue, enqueue_many
-from django_ayework.models import Attempt, Work
+from django_ayework.models import Attempt, Work, WorkerProcess
 from django_ayework.testing import now, running_worker
 from tests.processes import ended, ended_well, eventually, get, health_address, stopped, worker_process
 from tests.proxies import Proxy
@@ -104,6 +104,17 @@ def test_a_worker_that_starts_without_its_database_waits_for_it(cut_off_env, pro
         proxy.mend()
         handle.result(timeout=30)
         ended_well(process)
+
+
+def test_a_worker_whose_registration_gets_no_answer_begins_all_the_same(cut_off_env, proxy):
+    """Its row is there: a second one cannot be inserted."""
+    handle = enqueue(quick(number=5))
+    proxy.lose_answer(WorkerProcess._meta.db_table.encode())
+    with worker_process(cut_off_env, "--concurrency", "1") as process:
+        assert handle.result(timeout=30) == 5
+        stopped(process)
+    assert proxy.lost == 1
+    assert WorkerProcess.objects.count() == 1
 
 
 #: What the statement says that gets no answer, by the thread that sends it.
