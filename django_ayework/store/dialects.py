@@ -175,11 +175,13 @@ class PostgreSQL(Dialect):
     #: where a bitmap costs half as much again as the row; without statistics the planner expects more of
     #: each. Plans of prepared statements are kept: the server would make them anew each time where it expects
     #: to gain by that, which takes longer than to run them. A transaction that a vanished process leaves open
-    #: ends by itself, and gives its locks back.
+    #: ends by itself, and gives its locks back. A session that waits for works is idle on purpose.
     SETUP = """
     SELECT set_config('statement_timeout', %s, false),
            set_config('lock_timeout', %s, false),
            set_config('idle_in_transaction_session_timeout', %s, false),
+           CASE WHEN current_setting('idle_session_timeout', true) <> '0'
+                THEN set_config('idle_session_timeout', '0', false) END,
            CASE WHEN current_setting('jit', true) = 'on' THEN set_config('jit', 'off', false) END,
            set_config('enable_seqscan', 'off', false),
            set_config('enable_bitmapscan', 'off', false),

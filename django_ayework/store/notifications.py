@@ -30,6 +30,11 @@ NOTIFY = """
 SELECT set_config('lock_timeout', '250ms', true), set_config('synchronous_commit', 'off', true),
        pg_notify(%s, %s)
 """
+#: A session that listens is idle on purpose. PostgreSQL has this setting from version 14 on.
+NEVER_IDLE = """
+SELECT set_config('idle_session_timeout', '0', false)
+WHERE current_setting('idle_session_timeout', true) <> '0'
+"""
 #: PostgreSQL has one name space of channels for everybody who uses a database.
 PREFIX = "ayework_"
 #: Seconds between two tests of a session that has received nothing, and how long the echo may take.
@@ -100,6 +105,8 @@ class NotificationReceiver:
         self._execute(f"LISTEN {self._test_channel}")
         if self._is_lent():
             self._ask_for_proof()
+        else:
+            self._execute(NEVER_IDLE)
 
     def follow(self, channels: set[str]) -> bool:
         """Receive from these channels alone from now on; return False if it is interrupted before.

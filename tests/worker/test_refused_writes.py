@@ -63,8 +63,8 @@ def others_end() -> None:
 
 
 @contextmanager
-def read_only():
-    """Let all sessions be such that cannot write, as on a standby that was not promoted yet."""
+def all_sessions(setting: str, value: str):
+    """Let all sessions have a setting of PostgreSQL; those that are open end."""
 
     def administer(sql: str) -> None:
         name = connection.ops.quote_name(connection.settings_dict["NAME"])
@@ -75,11 +75,16 @@ def read_only():
                 "WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
 
-    administer("SET default_transaction_read_only = on")
+    administer(f"SET {setting} = {value}")
     try:
         yield
     finally:
-        administer("RESET default_transaction_read_only")
+        administer(f"RESET {setting}")
+
+
+def read_only():
+    """Let all sessions be such that cannot write, as on a standby that was not promoted yet."""
+    return all_sessions("default_transaction_read_only", "on")
 
 
 @contextmanager
@@ -120,6 +125,18 @@ def test_a_success_waits_for_a_database_that_cannot_be_written(stage, trouble):
         assert len(handle.result(timeout=PATIENCE)) == 500_000
     assert Work.objects.get().attempt == 1
     assert not Attempt.objects.exists()
+
+
+@pytest.mark.vendors("postgresql")
+def test_sessions_of_a_worker_that_waits_are_idle_for_longer_than_the_project_allows_others(settings, caplog):
+    settings.AYEWORK = {"POLL_INTERVAL": 0.3}
+    with all_sessions("idle_session_timeout", "50"), running_worker() as worker:
+        for number in range(3):
+            assert enqueue(quick(number=number)).result(timeout=PATIENCE) == number
+            polled = worker._claimer._polled_at
+            eventually(lambda polled=polled: worker._claimer._polled_at > polled)
+    assert "idle-session timeout" not in caplog.text
+    assert "cut off" not in caplog.text
 
 
 @pytest.mark.parametrize("attempts", [1, 2])
