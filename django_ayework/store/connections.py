@@ -54,7 +54,10 @@ def failed_to_connect(error: BaseException) -> str | None:
 
 
 def note_connection(**kwargs: object) -> None:
-    """Note that this thread has just connected."""
+    """Note that this thread has connected, or may have: an attempt failed there.
+
+    Django keeps a connection that breaks while it is set up, and sends no signal.
+    """
     _this_thread.has_connected = True
 
 

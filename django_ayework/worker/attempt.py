@@ -39,7 +39,7 @@ from django_ayework.propagation import propagators
 from django_ayework.rules.formatting import class_path, cut_traceback, error_text
 from django_ayework.rules.retry import AttemptDecision, decide_failure, die, expire, has_expired
 from django_ayework.rules.states import Outcome, Reason
-from django_ayework.store.connections import failed_to_connect
+from django_ayework.store.connections import failed_to_connect, note_connection
 from django_ayework.store.database import alias, clock
 from django_ayework.worker.handlers import (
     Cancellation,
@@ -379,6 +379,8 @@ class BatchCall(HandlerCall):
 def judged(attempt: Attempt, error: BaseException) -> Settlement:
     """Judge a failed attempt. Decisions of the handler and aborts are not up for advice."""
     row, is_lost = attempt.delivery.row, attempt.delivery.lost is not None
+    if not attempt.work_type.is_async:  # else its thread, and the connections there, have ended
+        note_connection()
     if failed_to_connect(error) == alias() and not is_lost:
         return put_off(row, error, "got no connection")
     is_explicit = isinstance(error, (Defer, Abort, Reschedule, Aborted))

@@ -163,6 +163,29 @@ def test_a_handler_that_gets_no_connection_spends_no_attempt(monkeypatch, attemp
     assert set(Attempt.objects.values_list("outcome", flat=True)) == {"deferred"}
 
 
+@on_servers
+def test_a_connection_that_breaks_while_it_is_set_up_is_not_kept_for_the_next_work(monkeypatch):
+    monkeypatch.setattr(handlers, "PUT_OFF_FOR", 0.01)
+    wrapper = type(connections["default"])
+    set_up = wrapper.init_connection_state
+    broken: list[str] = []
+
+    def break_once(self):
+        name = threading.current_thread().name
+        if name.startswith("ayework-slot") and not broken:
+            broken.append(name)
+            sessions.cut(sessions.number_of_socket(self.connection))
+            with self.cursor() as cursor:
+                cursor.execute("SELECT 1")
+        set_up(self)
+
+    monkeypatch.setattr(wrapper, "init_connection_state", break_once)
+    handle = enqueue(counts_works())
+    with running_worker(concurrency=1):
+        assert handle.result(timeout=PATIENCE) == 1
+    assert broken
+
+
 def test_an_error_of_a_connection_that_was_open_is_a_failure(monkeypatch):
     def fail() -> int:
         raise OperationalError("server closed the connection unexpectedly")
