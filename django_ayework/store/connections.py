@@ -8,7 +8,6 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any, TypeVar
 
 from django.db import Error, connections, reset_queries
@@ -92,8 +91,6 @@ def tidy_connections(at_age_0: Callable[[BaseDatabaseWrapper], object] = outlive
 
     ``at_age_0`` is called with each connection whose ``CONN_MAX_AGE`` is 0.
     """
-    if not has_connected():
-        return
     for connection in connections.all(initialized_only=True):
         if connection.settings_dict.get("CONN_MAX_AGE") == 0:
             at_age_0(connection)
@@ -101,9 +98,14 @@ def tidy_connections(at_age_0: Callable[[BaseDatabaseWrapper], object] = outlive
     reset_queries()
 
 
-#: The same while more is to come. An age of 0 means that a connection ends with what it was opened for: here
-#: that is a run of works, so it is left for ``tidy_connections``, which follows the last of them.
-keep_connections = partial(tidy_connections, keep_open)
+def keep_connections() -> None:
+    """Do the same while more is to come; a thread that never had a connection does so at no cost.
+
+    An age of 0 means that a connection ends with what it was opened for. Here that is a run of works, so it
+    is left for ``tidy_connections``, which follows the last of them.
+    """
+    if has_connected():
+        tidy_connections(keep_open)
 
 
 def left_behind(connection: Any) -> str:

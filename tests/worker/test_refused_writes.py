@@ -8,7 +8,18 @@ import pytest
 from django.db import OperationalError, connection, connections, transaction
 from django.db.backends.signals import connection_created
 
-from django_ayework import Context, Retry, WorkFailed, cancel, completing, dependency, enqueue, trigger, work
+from django_ayework import (
+    Context,
+    Retry,
+    WorkFailed,
+    cancel,
+    completing,
+    dependency,
+    doers,
+    enqueue,
+    trigger,
+    work,
+)
 from django_ayework.api import enqueue_many
 from django_ayework.models import Attempt, Work
 from django_ayework.store import sessions
@@ -38,6 +49,11 @@ def returns_much(number: int, waits: bool = False) -> str:
 @work(name="worker.counts_works", retry=Retry(attempts=1))
 def counts_works() -> int:
     return Work.objects.count()
+
+
+@work(name="worker.limited", retry=Retry(attempts=1), doer=doers.rate_limited(9, 60, shared=True))
+def limited() -> int:
+    return 1
 
 
 gathers = work(name="worker.gathers")(lambda: None)
@@ -164,7 +180,9 @@ def test_a_handler_that_gets_no_connection_spends_no_attempt(monkeypatch, attemp
 
 
 @on_servers
-def test_a_connection_that_breaks_while_it_is_set_up_is_not_kept_for_the_next_work(monkeypatch):
+@pytest.mark.parametrize(("thread", "kind"), [("ayework-slot", counts_works), ("ayework-timer", limited)])
+def test_a_connection_that_breaks_while_it_is_set_up_is_not_kept_in_its_thread(monkeypatch, thread, kind):
+    """That of a slot, or of a doer that counts its starts in the database."""
     monkeypatch.setattr(handlers, "PUT_OFF_FOR", 0.01)
     wrapper = type(connections["default"])
     set_up = wrapper.init_connection_state
@@ -172,7 +190,7 @@ def test_a_connection_that_breaks_while_it_is_set_up_is_not_kept_for_the_next_wo
 
     def break_once(self):
         name = threading.current_thread().name
-        if name.startswith("ayework-slot") and not broken:
+        if name.startswith(thread) and not broken:
             broken.append(name)
             sessions.cut(sessions.number_of_socket(self.connection))
             with self.cursor() as cursor:
@@ -180,7 +198,7 @@ def test_a_connection_that_breaks_while_it_is_set_up_is_not_kept_for_the_next_wo
         set_up(self)
 
     monkeypatch.setattr(wrapper, "init_connection_state", break_once)
-    handle = enqueue(counts_works())
+    handle = enqueue(kind())
     with running_worker(concurrency=1):
         assert handle.result(timeout=PATIENCE) == 1
     assert broken
