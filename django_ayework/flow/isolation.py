@@ -58,10 +58,10 @@ def one_by_one(act: Act[T], ids: Sequence[str], acted: str) -> list[T]:
             refused[id] = error
         else:
             results += [] if done is None else [done]
-    for id, error in refused.items():
-        if not (results or concerns_a_work(error)):
-            raise error
-        report(error, "queue", f"work {id} could not be {acted}")
+    for id, refusal in refused.items():
+        if not (results or concerns_a_work(refusal)):
+            raise refusal
+        report(refusal, "queue", f"work {id} could not be {acted}")
     return results
 
 
