@@ -98,11 +98,12 @@ Controls = Callable[[str, str], Control]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A heading, what stands under it, and whether it is a number."""
+    """A heading, what stands under it, whether it is a number, and whether a narrow table goes without it."""
 
     label: str
     value: str
     is_number: bool = False
+    is_extra: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +258,7 @@ def type_row(type: TypeFigures, links: Links, control: Control) -> Row:
         Cell(_("later"), later(type), True),
         Cell(_("failures"), failures(type), True),
         Cell(_("running time"), times(type), True),
-        Cell(_("last hour"), charts.spark(type.ended, type.failures) or pages.NOTHING),
+        Cell(_("last hour"), charts.spark(type.ended, type.failures) or pages.NOTHING, is_extra=True),
     ]
     controlled = None if type.type == GATE_TYPE else control
     return Row(control.key, head, cells, controlled, type.max_running, type.weight)

@@ -103,8 +103,9 @@ def test_all_can_be_done_by_keyboard(browser, visit, find):
     eventually(lambda: WorkControl.objects.filter(name=add.name, paused=True).exists())
 
 
-def test_a_window_of_middle_width_shows_the_page_and_wide_tables_scroll_by_themselves(browser, visit, find):
+def test_a_window_of_middle_width_shows_the_page_and_all_buttons(browser, visit, find):
     WorkerProcessFactory(running=1)
+    WorkControlFactory(scope="type", name="shop.reserve", paused=True, max_running=3)
     WorkFactory.create_batch(3, type="shop.reserve")
     throughput.add(
         {Bucket(span_start(now(), 60), "shop.reserve", "q"): Ended(succeeded=5, failed=2, dead=11)}
@@ -113,8 +114,8 @@ def test_a_window_of_middle_width_shows_the_page_and_wide_tables_scroll_by_thems
         resize(browser, width)
         visit()
         assert overflow(browser) == 0, width
-    button, box = (find(place).rect for place in (".ayework-acts summary", ".ayework-scroll"))
-    assert button["x"] + button["width"] <= box["x"] + box["width"]
+        button, box = (find(place).rect for place in (".ayework-acts summary", ".ayework-scroll"))
+        assert button["x"] + button["width"] <= box["x"] + box["width"], width
 
 
 def test_the_page_is_accessible_in_both_themes_and_nothing_overflows_it(browser, visit, find):
