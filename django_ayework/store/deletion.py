@@ -146,16 +146,16 @@ def unneeded(ids: Sequence[str]) -> list[str]:
     """Return those of these ended works that nothing may still need.
 
     Needed are: the works of an open group; works that a live, dead or cancelled work had waited for, which
-    reads them in its attempts; those of a gate whose works may still run or be retried, with the gate; and
+    reads them in its attempts; those of an opened gate whose works may run or be retried, with the gate; and
     the last step of a chain as long as there is another one, as it says how the chain has ended.
     """
     chain = rows(Work).filter(chain_id=OuterRef("chain_id"))
     before = chain.filter(chain_index__lt=OuterRef("chain_index"))
     after = chain.filter(chain_index__gt=OuterRef("chain_index"))
     steps = rows(Work).filter(~Exists(before) | Exists(after))
-    found = matching(steps, "id", ids, "id", "type", "group_id", "chain_id")
+    found = matching(steps, "id", ids, "id", "type", "status", "group_id", "chain_id")
     # Groups and edges are read by the ids: joined, some plans would compare each work with all of them.
-    groups = {group for _, _, group, _ in found if group}
+    groups = {group for *_, group, _ in found if group}
     counts = {
         id: (open, dead) for id, open, dead in matching(rows(Group).all(), "id", groups, "id", "open", "dead")
     }
@@ -167,9 +167,10 @@ def unneeded(ids: Sequence[str]) -> list[str]:
     edges = matching(rows(Edge).filter(Exists(waiter)), "watched_id", watched_ids, "watched_id")
     watched = {id for (id,) in edges}
 
-    def is_needed(id: str, type: str, group: str | None, chain: str | None) -> bool:
+    def is_needed(id: str, type: str, status: str, group: str | None, chain: str | None) -> bool:
         open, dead = counts.get(group, (0, 0))
-        return open > 0 or (dead > 0 and type == GATE_TYPE) or not watched.isdisjoint((id, chain))
+        has_opened = type == GATE_TYPE and status == Status.SUCCESS
+        return open > 0 or (dead > 0 and has_opened) or not watched.isdisjoint((id, chain))
 
     return [work[0] for work in found if not is_needed(*work)]
 

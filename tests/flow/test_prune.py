@@ -227,6 +227,30 @@ def test_a_dead_work_keeps_what_it_had_waited_for_until_it_is_retried_or_deleted
 
 
 @each_database
+def test_a_dead_gate_is_deleted_after_its_retention_and_then_what_it_had_waited_for(configure):
+    configure(RETENTION={"dead": 30 * DAY})
+
+    broken = work(name="prune.broken", retry=ONCE)(lambda: 1 / 0)
+
+    @work(name="prune.fetch")
+    def fetch(ctx: Context):
+        return ctx.queue([broken(), add(a=1, b=2)]).next(add(a=3, b=4))
+
+    enqueue(fetch())
+    drain(raises=False)
+    time_travel(29 * DAY)
+    prune()
+    assert sorted(Work.objects.values_list("type", "status")) == [
+        ("@work/dependency", "dead"),
+        ("prune.broken", "dead"),
+        ("shop.add", "success"),
+    ]
+    time_travel(2 * DAY)
+    prune()
+    assert (left(), Edge.objects.count(), Group.objects.count()) == (set(), 0, 0)
+
+
+@each_database
 def test_a_work_that_a_gate_had_released_and_that_runs_late_finds_what_the_gate_had_waited_for():
     deferred: list[bool] = []
 
