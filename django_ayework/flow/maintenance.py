@@ -172,12 +172,20 @@ class Pruning:
             after = self._reached.get((status, type))
             works = deletion.page_of_ended(status, type, before, after, limit - seen)
             if works:
-                deleted += deletion.delete_unneeded(status, [work.id for work in works])
+                pages = isolated(partial(delete_page, status), [work.id for work in works], "deleted")
+                if not pages:  # others have locked what goes with each of them
+                    break
+                deleted += sum(pages)
                 self._reached[status, type] = works[-1]
                 seen += len(works)
             if seen >= limit:
                 break
         return Pruned(seen, deleted)
+
+
+def delete_page(status: str, ids: Sequence[str]) -> int | None:
+    """Delete the unneeded ones of these works; return how many, None if that would have to wait for locks."""
+    return briefly(partial(deletion.delete_unneeded, status, ids))
 
 
 def prune(limit: int = PRUNE_BATCH) -> int:

@@ -378,7 +378,7 @@ class MaintenanceThread(LoopThread):
 
     def prune(self) -> None:
         """Delete one page of expired rows; the next page follows at once while many are left."""
-        if max(self._walk.page().seen, prune_others()) >= PRUNE_BATCH:
+        if max(prune_others(), self._walk.page().seen) >= PRUNE_BATCH:
             self._pruning.due_at = 0.0
 
     def sweep(self) -> None:

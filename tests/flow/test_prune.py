@@ -6,6 +6,8 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from django.db.models import ProtectedError
+from django.db.models.signals import pre_delete
 
 from django_ayework import (
     Context,
@@ -25,7 +27,7 @@ from django_ayework.store.entries import set_if_absent
 from django_ayework.testing import drain, now, running_worker, time_travel
 from django_ayework.testing.factories import AttemptFactory, WorkerProcessFactory, WorkFactory
 from tests.app.works import add, fail
-from tests.flow.kit import ONCE
+from tests.flow.kit import ONCE, connected
 from tests.marks import each_database
 from tests.processes import eventually
 
@@ -281,6 +283,20 @@ def test_a_dead_work_that_is_retried_without_its_inputs_does_not_succeed(waiting
     drain(raises=False)
     dead.refresh_from_db()
     assert (dead.status, "was deleted, as its retention is over" in dead.error) == ("dead", True)
+
+
+@each_database
+def test_a_work_that_must_not_be_deleted_keeps_no_other(reported):
+    kept, *_ = [ended("success", days) for days in (5, 3, 4)]
+
+    def refuse(instance: Work, **_: object) -> None:
+        if instance.id == kept:
+            raise ProtectedError("an order protects it", {instance})
+
+    with connected(refuse, pre_delete, sender=Work):
+        assert (prune(), left()) == (2, {kept})
+    assert all("an order protects it" in error for error, _ in reported)
+    assert {phase for _, phase in reported} == {"queue"}
 
 
 def test_expired_claims_and_workers_that_are_long_gone_are_deleted():

@@ -22,12 +22,14 @@ from django_ayework import (
     retry,
 )
 from django_ayework.errors import NotRetryable
+from django_ayework.flow.maintenance import prune
 from django_ayework.models import Edge, Group, Waiter, Work
 from django_ayework.rules.durations import later
 from django_ayework.store import deletion
 from django_ayework.store.database import clock, is_contention
 from tests.races import rivals
 from tests.races.conftest import ROUNDS
+from tests.races.holding import at_once, transaction_elsewhere
 from tests.races.rivals import claim_all, each, ids, kill, race, released, statuses, succeed, succeeding
 from tests.races.works import step, steps
 
@@ -260,3 +262,16 @@ def test_pruning_meanwhile_leaves_no_group_behind(time_travel):
         continue
     assert not Work.objects.exists()
     assert not Group.objects.exists()
+
+
+@pytest.mark.vendors("postgresql")
+def test_pruning_does_not_wait_for_a_group_that_somebody_holds(time_travel):
+    pairs = [enqueue_many(steps(2), together=True) for _ in range(2)]
+    succeed(*claim_all().values())
+    time_travel(2 * 86_400)
+    held = Work.objects.get(id=pairs[0][0].id).group_id
+    seen: list[int] = []
+    with transaction_elsewhere(lambda: Group.objects.select_for_update().get(id=held)):
+        at_once(lambda: seen.append(prune()))
+        assert (seen, Work.objects.count()) == ([2], 2)
+    assert prune() == 2
