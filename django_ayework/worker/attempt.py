@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from asgiref.sync import async_to_sync
+from django.db import Error
 
 from django_ayework.conf import get_settings
 from django_ayework.define.context import AbortReason, Context
@@ -148,7 +149,7 @@ def opened(
 
 
 def open_attempt(delivery: Delivery, services: EngineServices) -> Attempt | Settlement:
-    """Return the attempt, or the settlement of an expired, unknown or unreadable work."""
+    """Return the attempt, or the settlement of a work that is expired, unknown, or cannot be read."""
     row, work_type = delivery.row, delivery.work_type
     if row.deadline is not None and has_expired(row.deadline, clock.now()):
         return Settlement(row, replace(expire(), counts=False))
@@ -156,6 +157,8 @@ def open_attempt(delivery: Delivery, services: EngineServices) -> Attempt | Sett
         return Settlement(row, replace(die(Reason.UNKNOWN_TYPE, unknown_text(row.type)), counts=False))
     try:
         arguments = work_type.arguments(read_input(row.input, work_type))
+    except (Error, OSError) as error:  # a server that the codec asks is away: the input may be good
+        return judged(Attempt(delivery, work_type, {}, services), error)
     except BaseException as error:  # a codec of the project's own may raise anything
         services.note_failure(row.id, error)
         return Settlement(row, die(Reason.BAD_INPUT, error_text(error)), exception=class_path(error))

@@ -5,6 +5,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from django.db import OperationalError
 
 from django_ayework import Aborted, Context, NotEncodable, Retry, WorkFailed, batch_work, signals, work
 from django_ayework.api import enqueue, enqueue_many
@@ -170,6 +171,24 @@ def test_a_codec_that_panics_costs_its_work_only(configure):
         with pytest.raises(WorkFailed):
             bad.result(timeout=20)
     assert (bad.state().reason, bad.state().error) == ("bad_input", "PanicException: in the codec")
+
+
+@pytest.mark.parametrize("error", [ConnectionError("no key"), OperationalError("no key")])
+def test_a_codec_whose_server_is_away_costs_an_attempt_only(configure, error):
+    def decode(text):
+        if text in errors:
+            raise errors.pop(text)
+        return json.loads(text)
+
+    errors = {}
+    configure()
+    codec = SimpleNamespace(encode=json.dumps, decode=decode)
+    handle = enqueue(declare(lambda text: text, retry=TWICE, codec=codec)(text="sealed"))
+    errors[Work.objects.get(id=handle.id).input] = error
+    with running_worker(concurrency=1):
+        assert handle.result(timeout=20) == "sealed"
+    failed = ("failed", f"{type(error).__name__}: no key")
+    assert list(Attempt.objects.values_list("outcome", "error")) == [failed]
 
 
 @plain_and_async
