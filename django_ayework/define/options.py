@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypeAlias, TypedDict, cast, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypedDict, cast, get_origin, get_type_hints
 
 from django_ayework.documentation import type_error
 from django_ayework.doers import Doer
@@ -150,10 +150,17 @@ def check_unit(value: object, name: str) -> str:
         raise InvalidOption(f"{name}: {error}.", code="unit-not-usable") from None
 
 
-def check_about(value: Any, name: str) -> tuple[str, str]:
+class About(NamedTuple):
+    """A saved model object, by the label of its model and its primary key."""
+
+    label: str
+    key: str
+
+
+def check_about(value: Any, name: str) -> About:
     """Return a saved model object as its label and primary key."""
-    if isinstance(value, tuple) and len(value) == 2:  # checked before
-        return cast(tuple[str, str], value)
+    if isinstance(value, About):  # checked before
+        return value
     key, meta = getattr(value, "pk", None), getattr(value, "_meta", None)
     if key is None or meta is None or isinstance(value, type):
         raise InvalidOption(
@@ -166,7 +173,7 @@ def check_about(value: Any, name: str) -> tuple[str, str]:
             f"got: {text!r:.80}.",
             code="about-not-saved",
         )
-    return str(meta.label_lower), text
+    return About(str(meta.label_lower), text)
 
 
 def check_blockers(value: Any, name: str) -> tuple[str, ...]:

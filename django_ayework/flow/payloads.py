@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from django_ayework.conf import get_settings
-from django_ayework.define.options import MAX_TYPE_LENGTH, checked
+from django_ayework.define.options import MAX_TYPE_LENGTH, About, checked
 from django_ayework.define.requests import GATE_TYPE, GateRequest, WorkRequest, dependency
 from django_ayework.define.types import AnyWorkType, registry
 from django_ayework.errors import InvalidWorkId, NotDecodable, NotEncodable, PayloadTooLarge
@@ -307,7 +307,7 @@ def read_options(plain: Mapping[str, Any]) -> dict[str, Any]:
         options["retry"] = Retry(**options["retry"])
     if "about" in options:
         label, key = options["about"]
-        options["about"] = (read_text(label, 128), read_text(key, 64))
+        options["about"] = About(read_text(label, 128), read_text(key, 64))
     return options
 
 

@@ -150,6 +150,7 @@ VALUES = [
     ("run_at", datetime(2030, 1, 1), NAIVE),
     ("deadline", datetime(2030, 1, 1), NAIVE),
     ("about", 7, "to be a saved model object, got: 7."),
+    ("about", ("shop.order", 7), "to be a saved model object, got: ('shop.order', 7)."),
     ("about", Order(reference="A1"), "to be a saved model object, got: <Order: A1>."),
     ("about", Order, f"to be a saved model object, got: {Order!r}."),
     ("about", Order(pk="x" * 65, reference="A1"), f"{KEY}, got: {'x' * 65!r}."),

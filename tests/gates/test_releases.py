@@ -14,6 +14,7 @@ from django_ayework import Context, NotEncodable, Retry, dependency, enqueue_man
 from django_ayework.api import enqueue
 from django_ayework.models import Edge, Group, Waiter, Work
 from django_ayework.testing import drain, running_worker, time_travel
+from tests.app.models import Order
 from tests.app.works import add
 from tests.gates.works import BROKEN, RAN, flow, labels, run, standing, step
 from tests.marks import on_sqlite
@@ -75,11 +76,12 @@ def test_a_link_waits_for_works_of_nested_instructions_too_and_not_for_grandchil
 def test_options_of_a_link_apply_to_its_works():
     def with_options(ctx: Context):
         first = ctx.queue([step(label="a")], priority=2)
-        return first.next([step(label="next")], priority=7, retry=Retry(attempts=9), queue="slow")
+        options = {"priority": 7, "retry": Retry(attempts=9), "queue": "slow", "about": Order(pk=8)}
+        return first.next([step(label="next")], **options)
 
     queue_all(with_options)
     follower = Work.objects.get(queue="slow")
-    assert follower.priority == 7
+    assert (follower.priority, follower.about_type, follower.about_id) == (7, "shop.order", "8")
     assert get_handle(follower.id).state().retry.attempts == 9
     assert labels() == ["a", "next"]
 
