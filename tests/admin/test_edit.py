@@ -11,6 +11,7 @@ import pytest
 
 from django_ayework import Context, Retry, cancel, delete_chains, dependency, enqueue, get_handle, retry, work
 from django_ayework.flow.maintenance import prune
+from django_ayework.flow.retry import retry_edited
 from django_ayework.models import InputRevision, Work
 from django_ayework.rules.codec import decode
 from django_ayework.testing import drain, time_travel
@@ -261,6 +262,23 @@ def test_a_work_that_was_retried_or_edited_meanwhile_is_left_alone_and_the_entri
     response = confirm(operator, handle.id, data, number="31337")
     assert "was retried or edited since" in response.content.decode()
     assert input_of(handle)["number"] == -8
+
+
+def test_a_work_that_is_edited_between_the_check_and_the_retry_is_left_alone(operator, monkeypatch):
+    handle = dead(order(number=-7, name="tea"))
+    data = form_of(operator, handle.id)
+
+    def edited_first(*args):
+        """Let another user edit the work, which dies again."""
+        monkeypatch.undo()
+        retry(handle.id, {"number": -8, "name": "tea"})
+        drain(raises=False)
+        return retry_edited(*args)
+
+    monkeypatch.setattr("django_ayework.admin.edit.retry_edited", edited_first)
+    response = confirm(operator, handle.id, data, number="31337")
+    assert_shows(response.content.decode(), "it has been changed since; nothing was retried", 'value="31337"')
+    assert (input_of(handle)["number"], handle.state().status) == (-8, "dead")
 
 
 @pytest.mark.parametrize(

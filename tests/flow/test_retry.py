@@ -11,7 +11,7 @@ from django.db import transaction
 
 from django_ayework import Context, NotRetryable, Retry, aretry, cancel, dependency, enqueue, retry, work
 from django_ayework.errors import UnknownWorkType, WorkNotFound
-from django_ayework.models import DeadLetter, Gate, Work
+from django_ayework.models import DeadLetter, Gate, Waiter, Work
 from django_ayework.testing import drain, now, time_travel
 from django_ayework.testing.factories import WorkFactory
 from tests.app.works import add, fail
@@ -190,6 +190,17 @@ def test_it_has_its_dependents_and_the_results_of_its_blockers_again_and_a_gate_
     ):
         with pytest.raises(NotRetryable, match=text):
             retry(gate.id, again=again)
+
+
+def test_a_gate_takes_no_input_and_one_whose_waiter_is_gone_cannot_wait_again():
+    gate = enqueue(dependency(on=["x"], queue=[add(a=1, b=2)]))
+    cancel(gate.id)
+    with pytest.raises(TypeError, match=f"expected no input for the gate {gate.id}: the works it releases"):
+        retry(gate.id, {"a": 3})
+    Waiter.objects.filter(work_id=gate.id).delete()
+    with pytest.raises(NotRetryable, match=f"the gate {gate.id} has lost its edges; queue a new one"):
+        retry(gate.id)
+    assert gate.state().status == "cancelled"
 
 
 def test_a_step_begins_a_chain_of_its_own_and_a_unit_that_has_a_live_work_is_refused():

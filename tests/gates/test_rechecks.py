@@ -108,6 +108,23 @@ def test_looking_costs_no_query_per_unborn_id(django_assert_max_num_queries):
     assert standing(gate) == BLOCKED
 
 
+def test_watchers_of_a_new_work_that_are_locked_after_its_commit_are_left_to_a_worker(monkeypatch):
+    """A transaction that queues and ends a work cannot know the watchers that others commit meanwhile."""
+    gate = gate_over(["new"])
+    run_commit_callbacks()
+    with monkeypatch.context() as locked:
+        locked.setattr(flow_gates, "recheck_page", lambda waiters: None)
+        locked.setattr(flow_gates, "open_watchers", lambda ids: [gate.id] if "new" in ids else [])
+        with transaction.atomic():
+            complete(enqueue(step(label="new"), id="new").id)
+        strand(gate)
+        run_commit_callbacks()
+    assert standing(gate) == BLOCKED
+    assert Waiter.objects.get(work_id=gate.id).recheck
+    recheck_leftovers()
+    assert standing(gate) == OPEN
+
+
 # --- the sweep ------------------------------------------------------------------------------------------
 
 
