@@ -429,6 +429,15 @@ class TestOverlap:
         works = list(Firing.objects.order_by("occurrence").values_list("work_id", flat=True))
         assert works == sorted(works), "in the order of their occurrences"
 
+    @on_sqlite
+    def test_a_queued_firing_whose_row_was_deleted_holds_the_schedule_up_no_longer(self):
+        declare(overlap="queue")
+        assert (after(60), after(60), row().queued) == (1, 0, 1)
+        Firing.objects.filter(status="queued").delete()
+        drain()
+        assert (after(1), row().queued, row().failures, row().error) == (0, 0, 0, "")
+        assert after(60) == 1
+
     def test_works_that_were_deleted_have_ended(self):
         declare(overlap="skip")
         after(60)
