@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 
 from django_ayework import (
     astart_bulk_action,
@@ -259,6 +259,27 @@ def test_a_page_that_breaks_ends_it_with_the_error_and_undoes_the_page(act):
     row = carried_out(row)
     assert (row.status, row.done) == ("done", 30)
     assert sorted([*calls[0], *calls[2]]) == sorted(Work.objects.values_list("id", flat=True))
+
+
+@pytest.mark.vendors("sqlite")
+def test_a_database_that_is_locked_or_away_fails_none(act):
+    dead_works(1)
+    errors = [OperationalError("database is locked"), OperationalError("disk I/O error")]
+
+    def refused(ids, parameters):
+        if errors:
+            raise errors[0]
+        return ActReport(done=list(ids))
+
+    row = start_bulk_action(act(refused), {"status": "dead"})
+    assert not step(), "another process has the lock"
+    del errors[0]
+    with pytest.raises(OperationalError, match="disk I/O error"):
+        step()
+    errors.clear()
+    assert now_of(row).status == "running"
+    row = carried_out(row)
+    assert (row.status, row.done, row.refused) == ("done", 1, 0)
 
 
 @pytest.mark.vendors("postgresql", "mysql")
