@@ -206,7 +206,7 @@ def schedule_misfits(row: Schedule) -> list[Misfit]:
     declared = schedules.find(row.name)
     if declared is None or not isinstance(declared.run, WorkRequest):
         return []
-    is_known = declared.run.type == GATE_TYPE or registry.find(declared.run.type) is not None
+    is_known = registry.find(declared.run.type) is not None
     return [] if is_known else [Misfit(Subject.SCHEDULE, Cause.UNKNOWN_TYPE, declared.run.type)]
 
 

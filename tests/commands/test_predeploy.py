@@ -7,7 +7,7 @@ import pytest
 from django.core.management.base import CommandError
 from django.db import connection
 
-from django_ayework import dependency, enqueue, registry, work
+from django_ayework import batch_work, dependency, enqueue, registry, schedule, work
 from django_ayework.documentation import entry_url
 from django_ayework.management.commands import ayework_predeploy
 from django_ayework.models import Work
@@ -222,6 +222,37 @@ def test_schedules_whose_type_or_input_does_not_fit():
         ("schedule", "unexpected_argument", "shop.pay", "order", 1),
     }
     assert {examples[0] for examples in checked.examples} == {"gone", "bad"}
+
+
+def test_stored_inputs_of_schedules_that_cannot_be_read(redefined):
+    redefined("shop.gather", None)
+    batch_work(name="shop.gather")(lambda items: [None for _ in items])
+    for name, function, input in (
+        ("broken", "shop.pay", "{"),
+        ("listed", "shop.pay", "[7]"),
+        ("batch", "shop.gather", "[7]"),
+        ("empty", "shop.gather", ""),
+    ):
+        ScheduleFactory(name=name, origin="admin", function=function, input=input)
+    checked = predeploy()
+    assert {found[:3] for found in checked.found} == {("schedule", "unreadable_input", "shop.pay")}
+    assert sorted(examples[0] for examples in checked.examples) == ["broken", "listed"]
+    assert "no arguments by name" in {found[3] for found in checked.found}
+
+
+def test_schedules_of_the_code_whose_work_has_a_type_that_is_gone(redefined):
+    declared = [
+        schedule(every=60, name=name, run=run)
+        for name, run in (("paying", pay(1)), ("adding", add(a=1, b=2)), ("called", lambda: None))
+    ]
+    for each in declared:
+        ScheduleFactory(name=each.name, origin="code")
+    redefined("shop.pay", None)
+    checked = predeploy()
+    for each in declared:
+        each.cancel()
+    assert checked.found == {("schedule", "unknown_type", "shop.pay", "", 1)}
+    assert checked.examples == [["paying"]]
 
 
 @each_database
