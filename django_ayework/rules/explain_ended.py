@@ -22,33 +22,19 @@ from django_ayework.rules.retry import WORKER_LOST
 
 def cancelled(row: Row, by: str | None, now: datetime) -> list[Reason]:
     """Return that a work was cancelled. ``by`` is None, or the worker that ended it."""
-    text = (
-        phrase(
-            "It was cancelled by hand at %(at)s; retry it to run it after all.",
-            at=moment_text(row.ended_at, now),
-        )
-        if row.ended_at
-        else phrase("It was cancelled by hand; retry it to run it after all.")
-    )
+    at = moment_text(row.ended_at, now)
+    text = phrase("It was cancelled by hand at %(at)s; retry it to run it after all.", at=at)
     return [Reason(Code.CANCELLED, text, {"ended_at": row.ended_at, "by": by})]
 
 
 def succeeded(row: Row, is_gate: bool, by: str | None, now: datetime) -> list[Reason]:
     """Return that a work has succeeded. ``by`` is the worker that ran it, None for an act by hand."""
-    at = moment_text(row.ended_at, now) if row.ended_at else None
-    return [Reason(Code.SUCCEEDED, success(is_gate, by, at), {"ended_at": row.ended_at, "by": by})]
+    text = success(is_gate, by, moment_text(row.ended_at, now))
+    return [Reason(Code.SUCCEEDED, text, {"ended_at": row.ended_at, "by": by})]
 
 
-def success(is_gate: bool, by: str | None, at: str | None) -> Phrase:
-    """Return in a sentence how a work succeeded, and when, if that is known."""
-    if at is None:
-        if is_gate:
-            return phrase("It opened, and queued the works it held.")
-        return (
-            phrase("It succeeded, run by worker %(by)s.", by=by)
-            if by
-            else phrase("It was completed by hand.")
-        )
+def success(is_gate: bool, by: str | None, at: str) -> Phrase:
+    """Return in a sentence how a work succeeded, and when."""
     if is_gate:
         return phrase("It opened at %(at)s, and queued the works it held.", at=at)
     if by is None:
@@ -114,9 +100,7 @@ def dead(row: Row, is_gate: bool, by: str | None, renamed: str, now: datetime) -
 
 
 def died(row: Row, now: datetime) -> Phrase:
-    """Return when a work died, if that is known."""
-    if row.ended_at is None:
-        return phrase("It died")
+    """Return when a work died."""
     return phrase("It died at %(at)s", at=moment_text(row.ended_at, now))
 
 
