@@ -291,7 +291,8 @@ def perform(request: WorkRequest[Any, Any], *, attempt: int = 1) -> Performed:
     load.start()
     call, ended = opened(load, EngineServices(), stored=False)
     if call is None:
-        raise AssertionError(f"the work could not be started: {ended[0][1]}")
+        settlement: Any = ended[0][1]
+        raise AssertionError(f"the work could not be started: {settlement.ending.error}")
     try:
         with call.logged(), savepoints(call), call.transactions or nullcontext():
             [output] = call.outputs(call.returned())

@@ -14,6 +14,7 @@ from django_ayework.define.instructions import Queue, Result, Void
 from django_ayework.errors import InvalidInstruction
 from django_ayework.flow import enqueue as queueing
 from django_ayework.models import Work
+from django_ayework.rules.codec import RichJSON
 from django_ayework.signals import work_succeeded
 from django_ayework.testing import assert_enqueued, assert_not_enqueued, drain, running_worker, time_travel
 from django_ayework.testing import perform as perform_of_the_kit
@@ -71,6 +72,20 @@ def test_a_type_or_its_function_is_refused_as_by_enqueue(perform, given, hint):
 
 
 @on_sqlite
+class OneWay(RichJSON):
+    """Writes what it cannot read."""
+
+    def decode(self, text: str) -> Any:
+        raise ValueError("no way back")
+
+
+def test_an_input_that_cannot_be_read_back_is_refused_with_the_error(perform):
+    one_way = work(name="testing.one_way", codec=OneWay())(lambda n: n)
+    with pytest.raises(AssertionError) as raised:
+        perform(one_way(n=1))
+    assert str(raised.value) == "the work could not be started: ValueError: no way back"
+
+
 def test_children_are_built_and_not_queued(perform):
     performed = perform(children())
     assert performed.result is None
