@@ -117,6 +117,8 @@ def test_waiting_sees_the_end_and_progress_shows_while_a_work_runs():
         state = await handle.astate()
         with pytest.raises(WaitTimeout):
             await get_handle(late.id).aresult(timeout=0.01)
+        chained = await add.aenqueue(a=1, b=2)
+        assert await chained.achain(timeout=20) == 3
         return group, await handle.aresult(timeout=20), await handle.agroup(timeout=20), state.status
 
     late = enqueue(add(a=1, b=1), delay=60)

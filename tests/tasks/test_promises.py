@@ -288,6 +288,18 @@ def test_16_21_22_an_error_has_its_class_and_traceback_and_is_handled_while_the_
     assert f"{type(last['error']).__module__}.{type(last['error']).__qualname__}" == path
 
 
+@pytest.mark.parametrize("status", ["SUCCESSFUL", "FAILED"])
+def test_22_signals_of_an_attempt_that_is_not_kept_in_memory_have_the_stored_result(
+    sent, monkeypatch, status
+):
+    monkeypatch.setattr("django_ayework.contrib.tasks.works.MOST_KEPT", 0)
+    result = finished(kit.with_context.enqueue(number=7) if status == "SUCCESSFUL" else kit.fail.enqueue())
+    assert (names(sent)[1:], statuses(sent)[1:]) == (["task_started", "task_finished"], ["RUNNING", status])
+    assert sent[-1][1]["result"] == result
+    assert [error.exception_class for error in result.errors] == [ValueError] * (status == "FAILED")
+    assert isinstance(sent[-1][1].get("error"), WorkFailed) is (status == "FAILED")
+
+
 @each_database
 def test_17_a_failed_task_that_is_retried_counts_from_one_again():
     result = finished(kit.fail.enqueue())

@@ -111,6 +111,9 @@ def test_callbacks_that_wait_for_the_commit_run_and_may_queue_more(drain):
     transaction.on_commit(lambda: enqueue(callback()) and None)
     assert drain().succeeded == 1
     assert ran == ["before", "of the handler"]
+    transaction.on_commit(lambda: {}["broken"])
+    with pytest.raises(KeyError, match="broken"):
+        drain()
 
 
 @pytest.mark.django_db(transaction=True)
