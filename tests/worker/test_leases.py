@@ -8,7 +8,7 @@ from django.db import OperationalError
 
 from django_ayework import BatchItem, batch_work, cancel, doers, enqueue_many, work
 from django_ayework.define.context import AbortReason
-from django_ayework.flow import maintenance
+from django_ayework.flow import isolation, maintenance
 from django_ayework.flow.maintenance import reclaim
 from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.models import Attempt, Group, Work
@@ -228,21 +228,57 @@ def test_works_in_flight_do_not_fill_a_batch_of_reclaiming(monkeypatch):
     assert sorted(pending()) == sorted(others)
 
 
+def failing_for(id):
+    """Return a function that reads what a decision needs, and fails for one work."""
+    input_of = maintenance.retry_input_of
+
+    def fails_for_one(row, *args):
+        if row.id == id:
+            raise ValueError("this one cannot be decided")
+        return input_of(row, *args)
+
+    return fails_for_one
+
+
 @pytest.mark.vendors("sqlite")
 def test_a_work_that_cannot_be_reclaimed_keeps_no_other_from_it(monkeypatch, caplog):
     """The database accepts what it is given, so an error of one work is made here."""
     first, *others = [lost(seconds) for seconds in (600, 5, 5)]
-    input_of = maintenance.retry_input_of
-
-    def fails_for_one(row, *args):
-        if row.id == first:
-            raise ValueError("this one cannot be decided")
-        return input_of(row, *args)
-
-    monkeypatch.setattr(maintenance, "retry_input_of", fails_for_one)
+    monkeypatch.setattr(maintenance, "retry_input_of", failing_for(first))
     assert len(reclaim()) == 2
     assert sorted(pending()) == sorted(others)
     assert f"work {first} could not be reclaimed" in caplog.text
+
+
+@pytest.mark.vendors("sqlite")
+@pytest.mark.parametrize("is_away", [True, False], ids=["away", "refuses all"])
+def test_an_error_that_is_of_no_one_work_is_raised_and_reclaims_none(monkeypatch, caplog, is_away):
+    works = [lost(seconds) for seconds in (600, 5)]
+    tried = []
+
+    def fails(row, *args):
+        tried.append(row.id)
+        raise OperationalError("disk I/O error")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(maintenance, "retry_input_of", fails)
+        failing.setattr(isolation, "answers", lambda: not is_away)
+        with pytest.raises(OperationalError, match="disk I/O error"):
+            reclaim()
+    assert len(tried) == (1 if is_away else 3), "each is tried alone if the database answers"
+    assert "could not be reclaimed" not in caplog.text
+    assert len(reclaim()) == len(works)
+
+
+@pytest.mark.vendors("sqlite")
+def test_works_that_are_reclaimed_one_by_one_take_a_bounded_time(monkeypatch, caplog):
+    first, _ = [lost(seconds) for seconds in (600, 5)]
+    with monkeypatch.context() as failing:
+        failing.setattr(maintenance, "retry_input_of", failing_for(first))
+        failing.setattr(isolation, "LONGEST_ISOLATION", 0)
+        assert reclaim() == []
+    assert pending() == []
+    assert len(reclaim()) == 2
 
 
 def test_works_of_unknown_types_are_left_to_workers_that_know_them(time_travel):
