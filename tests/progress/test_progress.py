@@ -110,6 +110,14 @@ def test_a_group_shows_how_many_of_its_works_have_ended_and_failed(shown, django
     text = shown(cancelled[0], group=True, result_url="/result/")
     assert_shows(text, "Finished, partly cancelled", "2 of 2", "data-live-done")
     assert "/result/" not in text
+    ended = enqueue_many([add(a=1, b=2), add(a=3, b=4)], together=True)[0]
+    drain()
+    assert_shows(shown(ended, group=True, result_url="/result/"), "Done", "2 of 2", "/result/")
+    cancelled = enqueue_many([add(a=1, b=2), add(a=3, b=4)], together=True)[0]
+    cancel(group=cancelled.group_id)
+    text = shown(cancelled, group=True)
+    assert_shows(text, "Cancelled", "2 of 2")
+    assert "partly" not in text
     failing = GroupFactory(open=1, total=5, dead=2).id
     with django_assert_max_num_queries(2):
         assert "2 failed" in shown(failing, group=True)
