@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 from django.core.management.base import CommandError
 
-from django_ayework import dependency, enqueue, enqueue_many
+from django_ayework import Count, dependency, enqueue, enqueue_many
 from django_ayework.flow import drawing
 from django_ayework.models import Group, Work
 from django_ayework.testing import drain
@@ -229,6 +229,18 @@ def test_the_text_of_a_success(call):
         f"  shop.add: success  {id}",
     )
     assert call("ayework_graph", id).splitlines() == [*text]
+
+
+def test_the_text_of_a_gate_over_works_of_other_groups_that_needs_some_of_them(call):
+    other, held = enqueue(add(a=1, b=2)), add(a=3, b=4)
+    gate = enqueue(dependency([other, "unborn"], [held], Count(1)))
+    text = call("ayework_graph", gate.id).splitlines()
+    assert [line for line in text[text.index("Graph:") + 1 :] if not line.endswith("see above")] == [
+        f"  shop.add of another group: pending  {other.id}",
+        f"    gate: blocked: 0 of 1 ended, of 2  {gate.id}",
+        f"      shop.add: to be queued  {held.id}",
+        "  work of another group: not known  unborn",
+    ]
 
 
 @on_sqlite
