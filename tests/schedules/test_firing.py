@@ -351,10 +351,11 @@ class TestFailures:
         assert after(60) == 0
         assert counts() == (0, 0)
 
-    def test_an_occurrence_that_has_its_firing_queues_nothing(self):
-        declare()
+    @pytest.mark.parametrize("cron", [None, "0 0 * * *"], ids=["of several", "alone"])
+    def test_an_occurrence_that_has_its_firing_queues_nothing(self, cron):
+        declare(cron)
         Firing.objects.create(schedule=row(), occurrence=row().next_at, status="fired", made_at=now())
-        time_travel(60)
+        time_travel(row().next_at - now())
         for _ in range(TRIES):
             assert tick() == 0
             time_travel(max(row().due_at - now(), timedelta()))
