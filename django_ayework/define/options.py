@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypedDict, cast, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, TypedDict, cast, get_origin, get_type_hints
 
 from django_ayework.documentation import type_error
 from django_ayework.doers import Doer
@@ -18,7 +18,7 @@ from django_ayework.errors import InvalidOption, by_other_name, did_you_mean
 from django_ayework.rules.codec import Codec
 from django_ayework.rules.controls import DEFAULT_WEIGHT
 from django_ayework.rules.durations import Seconds, positive_seconds, require_aware, seconds
-from django_ayework.rules.identity import Dedup, require_unit, require_work_id
+from django_ayework.rules.identity import About, Dedup, require_unit, require_work_id
 from django_ayework.rules.retry import Retry, is_whole
 from django_ayework.rules.signatures import misfit
 
@@ -148,13 +148,6 @@ def check_unit(value: object, name: str) -> str:
         return require_unit(value)
     except ValueError as error:
         raise InvalidOption(f"{name}: {error}.", code="unit-not-usable") from None
-
-
-class About(NamedTuple):
-    """A saved model object, by the label of its model and its primary key."""
-
-    label: str
-    key: str
 
 
 def check_about(value: Any, name: str) -> About:

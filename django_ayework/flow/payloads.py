@@ -11,14 +11,14 @@ from datetime import datetime
 from typing import Any
 
 from django_ayework.conf import get_settings
-from django_ayework.define.options import MAX_TYPE_LENGTH, About, checked
+from django_ayework.define.options import MAX_TYPE_LENGTH, checked
 from django_ayework.define.requests import GATE_TYPE, GateRequest, WorkRequest, dependency
 from django_ayework.define.types import AnyWorkType, registry
 from django_ayework.errors import InvalidWorkId, NotDecodable, NotEncodable, PayloadTooLarge
 from django_ayework.rules.codec import Codec, RichJSON
 from django_ayework.rules.conditions import condition_from_plain, condition_to_plain
 from django_ayework.rules.formatting import HIDDEN, redacted
-from django_ayework.rules.identity import require_work_id
+from django_ayework.rules.identity import About, require_work_id
 from django_ayework.rules.retry import Retry, RetryPolicy
 
 TEXTS = frozenset({str})

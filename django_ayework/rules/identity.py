@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Literal, Protocol, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 from django_ayework.errors import InvalidOption, InvalidWorkId, did_you_mean
 from django_ayework.rules.durations import Seconds, seconds
@@ -95,6 +95,13 @@ class Identified(Protocol):
     def id(self) -> str:
         """The id of a work."""
         ...
+
+
+class About(NamedTuple):
+    """A saved model object, by the label of its model and its primary key."""
+
+    label: str
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
