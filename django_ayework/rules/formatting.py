@@ -104,14 +104,16 @@ def duration(seconds: float) -> str:
     return " ".join([f"{number} {unit}" for number, unit in parts if number][:2])
 
 
-def moment_text(at: datetime, now: datetime) -> str:
-    """Return a moment in the zone of ``now``, and how far away it is.
+def moment_text(at: datetime | None, now: datetime) -> str:
+    """Return a moment in the zone of ``now``, and how far away it is; a dash where a row has none.
 
     >>> from datetime import UTC
     >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
     >>> moment_text(noon + timedelta(minutes=5), noon), moment_text(noon - timedelta(hours=1), noon)
     ('2026-01-01 12:05:00 UTC (in 5 min)', '2026-01-01 11:00:00 UTC (1 h ago)')
     """
+    if at is None:  # no transition leaves it out, but people may change rows by hand
+        return "–"
     away = round((at - now).total_seconds())
     moment = f"{at.astimezone(now.tzinfo):%Y-%m-%d %H:%M:%S %Z}"
     if away > 0:

@@ -215,3 +215,9 @@ def test_unsatisfiable_names_the_members_to_retry():
 )  # fmt: skip
 def test_a_dead_work_of_which_little_is_known(row, code, text):
     assert text in why(DeadLetterFactory(**row), code)
+
+
+@pytest.mark.parametrize("status", ["success", "dead", "cancelled"])
+def test_a_row_that_was_changed_by_hand_and_has_no_end_is_explained(status):
+    work = WorkFactory(status=status, reason="exhausted" if status == "dead" else "", ended_at=None)
+    assert "–" in str(explain(work.id))
