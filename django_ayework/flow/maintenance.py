@@ -146,7 +146,8 @@ class Pruning:
     """A walk over the works whose retention, by type or setting, is over, the longest ended of a type first.
 
     Each page begins where the last one stopped, so works that others still need are looked at once in a walk.
-    They are looked at again in the next one, an hour later. Works that end meanwhile lie ahead of the walk.
+    They are looked at again in the next one, an hour later, like works that could not be deleted. Works that
+    end meanwhile lie ahead of the walk.
     """
 
     def __init__(self) -> None:
@@ -172,12 +173,10 @@ class Pruning:
             after = self._reached.get((status, type))
             works = deletion.page_of_ended(status, type, before, after, limit - seen)
             if works:
-                pages = isolated(partial(delete_page, status), [work.id for work in works], "deleted")
-                if not pages:  # others have locked what goes with each of them
-                    break
-                deleted += sum(pages)
+                # First: works that cannot be deleted now hold up the walk by no error, and no lock.
                 self._reached[status, type] = works[-1]
                 seen += len(works)
+                deleted += sum(isolated(partial(delete_page, status), [work.id for work in works], "deleted"))
             if seen >= limit:
                 break
         return Pruned(seen, deleted)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from django.db import OperationalError
 from django.db.models import ProtectedError
 from django.db.models.signals import pre_delete
 
@@ -297,6 +298,19 @@ def test_a_work_that_must_not_be_deleted_keeps_no_other(reported):
         assert (prune(), left()) == (2, {kept})
     assert all("an order protects it" in error for error, _ in reported)
     assert {phase for _, phase in reported} == {"queue"}
+
+
+def test_a_page_that_the_database_refuses_as_a_whole_is_left_for_the_next_walk():
+    walk, (first, _) = Pruning(), [ended("success", days) for days in (5, 4)]
+
+    def refuse(instance: Work, **_: object) -> None:
+        if instance.id == first:
+            raise OperationalError("refused")
+
+    with connected(refuse, pre_delete, sender=Work):
+        with pytest.raises(OperationalError):
+            walk.page(1)
+        assert (walk.page(1), left()) == ((1, 1), {first})
 
 
 def test_expired_claims_and_workers_that_are_long_gone_are_deleted():
