@@ -77,11 +77,12 @@ def test_who_has_the_fewest_running_is_next(stage):
         stage.enter("one", label)
         turns.acquire(timeout=NEVER_IN_A_TEST)
 
-    own = typed(one_by_one, doers.balanced(2, buffer=8))
+    doer = doers.balanced(2, buffer=8)
+    own = typed(one_by_one, doer)
     for label in "aaabc":
         enqueue(own(label=label), fairness=label, priority=int(label == "a"))
     with running_worker():
-        eventually(lambda: not pending() and stage.began == ["a", "a"])
+        eventually(lambda: doer.available() == 5 and stage.began == ["a", "a"])
         turns.release()
         eventually(lambda: len(stage.began) == 3)
         assert stage.began[2] == "b"
