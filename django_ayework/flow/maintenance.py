@@ -173,7 +173,7 @@ class Pruning:
             after = self._reached.get((status, type))
             works = deletion.page_of_ended(status, type, before, after, limit - seen)
             if works:
-                # First: works that cannot be deleted now hold up the walk by no error, and no lock.
+                # The cursor moves first, so that an error or a lock does not stop the walk at these works.
                 self._reached[status, type] = works[-1]
                 seen += len(works)
                 deleted += sum(isolated(partial(delete_page, status), [work.id for work in works], "deleted"))
