@@ -45,19 +45,19 @@ def sources() -> Iterator[Path]:
             yield path
 
 
-def texts() -> dict[Key, list[tuple[str, str]]]:
-    """Return every marked text of the sources, with the places that have it, each a file and a line."""
-    found: dict[Key, list[tuple[str, str]]] = {}
+def texts() -> dict[Key, list[str]]:
+    """Return every marked text of the sources, with the files that have it."""
+    found: dict[Key, dict[str, None]] = {}
     for path in sources():
-        place = str(path.relative_to(PACKAGE.parent))
+        file = str(path.relative_to(PACKAGE.parent))
         source = path.read_text()
         if path.suffix != ".py":
-            source = templatize(source, origin=place)
+            source = templatize(source, origin=file)
         marked = extract("python", BytesIO(source.encode()), keywords=KEYWORDS)
-        for line, message, _, context in marked:
+        for _, message, _, context in marked:
             one, many = message if isinstance(message, tuple) else (message, "")
-            found.setdefault((context or "", one, many), []).append((place, str(line)))
-    return found
+            found.setdefault((context or "", one, many), {})[file] = None
+    return {key: list(files) for key, files in found.items()}
 
 
 def key_of(entry: polib.POEntry) -> Key:
@@ -73,9 +73,9 @@ def merge(language: str) -> list[Key]:
     merged = polib.POFile(wrapwidth=100)
     merged.metadata = old.metadata
     merged.header = old.header
-    for key, places in sorted(texts().items(), key=lambda item: item[1]):
+    for key, files in sorted(texts().items(), key=lambda item: (item[1], item[0])):
         entry = known.get(key) or new_entry(key)
-        entry.occurrences = [(place, "") for place in dict.fromkeys(place for place, _ in places)]
+        entry.occurrences = [(file, "") for file in files]
         entry.flags = ["python-format"] if "%(" in "".join(key) or "%s" in "".join(key) else []
         merged.append(entry)
     merged.save(str(path))
