@@ -19,8 +19,6 @@ from datetime import datetime
 from functools import partial
 from typing import NamedTuple
 
-from django.db import Error
-
 from django_ayework.define.handles import Kind
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.flow.isolation import isolated
@@ -152,15 +150,13 @@ def move_of(row: WorkRow, decision: Decision, now: datetime) -> Move | None:
 def open_gate(row: WorkRow, now: datetime) -> Move:
     """Open a gate: it succeeds, and its works are queued into its group, with its headers.
 
-    A gate whose works cannot be read dies: the error must not fail the settlement of the work that it
-    watched.
+    The works were encoded when the gate was queued, so no code of the project is called here. A gate whose
+    works cannot be read dies: the error must not fail the settlement of the work that it watched.
     """
     try:
         lineage = Lineage(row.group, row.id, released=True, headers=headers_of(row.options))
         new_works = build_new_works(decode_releases(row.input), lineage, now)
-    except Error:  # of the database: the whole settlement is tried again
-        raise
-    except BaseException as error:  # of the project's codec
+    except Exception as error:
         return dying(row, now, Reason.BAD_INPUT, error_text(error))
     group_id = row.group_id or (row.id if new_works else None)
     founds = {} if group_id is None else {"group_id": group_id}
