@@ -67,8 +67,8 @@ def test_it_shows_live_workers_then_those_that_fell_silent(lines):
     WorkerProcessFactory(host="stopped", stopped_at=now())
     shown = lines()
     first = shown.index("Workers:") + 1
-    assert shown[first] == "  mailer  web1:77  3/8 running  queues: mail  seen 0 s ago"
-    assert shown[first + 1].endswith("0/8 running  queues: all  seen 120 s ago (stale)")
+    assert shown[first] == "  mailer  web1:77  3 running, 8 at a time  queues: mail  seen 0 s ago"
+    assert shown[first + 1].endswith("0 running, 8 at a time  queues: all  seen 120 s ago (stale)")
     assert shown[first + 2] == "Queues:"
 
 

@@ -77,7 +77,7 @@ def worker_line(worker: WorkerFigures) -> str:
     """Return a worker as a line."""
     return (
         f"  {worker.name or worker.id}  {worker.host}:{worker.pid}"
-        f"  {worker.running}/{worker.concurrency} running"
+        f"  {worker.running} running, {worker.concurrency} at a time"
         f"  queues: {worker.queues or 'all'}  seen {worker.silent:.0f} s ago"
         f"{f'  version {worker.version}' if worker.version else ''}"
         f"{' (stale)' if worker.stale else ''}"
