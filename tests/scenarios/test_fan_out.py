@@ -73,7 +73,8 @@ def test_a_worker_killed_in_the_middle_loses_nothing_and_settles_nothing_twice(
     for id, attempt, delivery in Work.objects.exclude(type="@work/dependency").values_list(
         "id", "attempt", "delivery"
     ):
-        assert (attempt, delivery) == (1 + lost[id],) * 2, "each delivery ended in one settlement"
+        assert attempt == 1 + lost[id], "each attempt ended in one settlement"
+        assert delivery >= attempt  # more where a slow machine has let a prefetched work go to the other
     events = Counter(lines(tmp_path, "events-"))
     succeeded = {event: count for event, count in events.items() if event.startswith("succeeded ")}
     assert set(succeeded.values()) == {1}, "no success has two events"
