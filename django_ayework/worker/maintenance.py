@@ -400,7 +400,6 @@ class Scheduler(LoopThread):
     """Fires schedules until it is stopped. Any number of them may run: each occurrence is fired by one."""
 
     failure = "the scheduler failed and carries on"
-    closes_for = IDLE
 
     def __init__(self, turns_once: bool = False) -> None:
         super().__init__("scheduler", Recovery(FIRST_PAUSE, LONGEST_PAUSE), waits_for_locks=True)

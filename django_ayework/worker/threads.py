@@ -21,6 +21,8 @@ from django_ayework.store.sessions import engine_session
 from django_ayework.worker import bounds
 
 #: Seconds until a thread whose loop was ended by an error begins again.
+#: Seconds of rest for which a thread keeps its connection: the next outcome may come soon.
+KEPT = 5.0
 BEGIN_AGAIN_AFTER = 0.2
 
 
@@ -93,8 +95,6 @@ class LoopThread(EngineThread):
 
     #: The report of a turn that raised.
     failure = "a thread of the engine failed and carries on"
-    #: Seconds of rest for which the thread keeps no connection.
-    closes_for = math.inf
 
     def __init__(self, name: str, recovery: Recovery, waits_for_locks: bool = False) -> None:
         super().__init__(name, self._loop, waits_for_locks)
@@ -138,11 +138,17 @@ class LoopThread(EngineThread):
                 return
             heartbeat.beat()
             pause, ends_rest = self.guarded_turn()
-            if pause >= self.closes_for:
-                connections.close_all()
             if pause > 0 and not self.is_over():  # the turn may have been the last; its wake-up was cleared
                 heartbeat.beat(rest=pause)
-                ends_rest.wait(None if math.isinf(pause) else pause)
+                rest(pause, ends_rest)
+
+
+def rest(pause: float, ends_rest: threading.Event) -> None:
+    """Rest for so many seconds, or until the event is set; keep the connection for the first of them."""
+    if pause > KEPT and not ends_rest.wait(KEPT):
+        connections.close_all()
+        pause -= KEPT
+    ends_rest.wait(None if math.isinf(pause) else pause)
 
 
 class Recovery:

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 from django.db import DataError, OperationalError
+from django.db.backends.signals import connection_created
 
 from django_ayework import Retry, enqueue, enqueue_many
 from django_ayework.flow.context_services import EngineServices
@@ -16,6 +17,7 @@ from django_ayework.testing import running_worker
 from django_ayework.worker import settler as settler_module
 from django_ayework.worker.in_flight import Delivery
 from django_ayework.worker.settler import Settler
+from tests.attempts.conftest import connected
 from tests.processes import PATIENCE, eventually
 from tests.races.rivals import claim_all
 from tests.worker.conftest import Flaky, all_end
@@ -252,3 +254,15 @@ def test_a_settler_that_stops_while_it_settles_ends_with_its_last_batch(monkeypa
     settler.join(PATIENCE)
     assert settler.has_ended
     assert statuses() == {"success"}
+
+
+def test_outcomes_that_come_one_after_the_other_are_written_in_one_session():
+    openers: list[str] = []
+
+    def note(**more) -> None:
+        openers.append(threading.current_thread().name)
+
+    with connected(note, connection_created), running_worker(concurrency=1):
+        for number in range(3):
+            enqueue(quick(number=number)).result(timeout=20)
+    assert openers.count("ayework-settling") == 1
