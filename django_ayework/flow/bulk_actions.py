@@ -134,7 +134,7 @@ def start(
             "bulk-action-arguments",
             f"expected at most {IDS} ids, got {len(filter['ids'])}; filter by something else.",
         )
-    now = clock.now()
+    now = clock.read()
     row = BulkAction(
         id=new_uuid7(),
         action=action,
@@ -196,7 +196,7 @@ def stop(id: str) -> bool:
 @own_transaction
 def resume(id: str) -> bool:
     """Let a bulk action that was stopped, or has failed, go on where it was; return whether it was one."""
-    columns: dict[str, Any] = {"status": "running", "next_at": clock.now(), "ended_at": None}
+    columns: dict[str, Any] = {"status": "running", "next_at": clock.read(), "ended_at": None}
     resumed = bulk_actions.change(id, ["stopped", "failed"], **columns)
     on_commit(wake_workers)
     return resumed

@@ -74,7 +74,7 @@ def change_each(ids: Sequence[str], act: str, columns: dict[str, Any]) -> Change
             report.changed.append((locked[id], locked[id]._replace(**columns)))
         else:
             report.refusals[id] = refusal_of(id, others.get(id), act)
-    unit_of_work = UnitOfWork(clock.now())
+    unit_of_work = UnitOfWork(clock.read())
     transitions.relocate(report.changed, unit_of_work.now)
     for _, after in report.changed:
         unit_of_work.effects.awaits_worker(after)
@@ -117,7 +117,7 @@ def trigger(ids: Sequence[str]) -> ChangeReport:
         else:
             text = f"expected the work {row.id} to be scheduled, but it is {row.status}; none was triggered."
             report.refusals[row.id] = NotTriggerable(text, id=row.id)
-    unit_of_work = UnitOfWork(clock.now())
+    unit_of_work = UnitOfWork(clock.read())
     moves = [row.becoming(Status.PENDING, run_at=unit_of_work.now, error=row.error) for row in scheduled]
     transitions.apply(moves)
     report.changed = [(row, row.after(move)) for row, move in zip(scheduled, moves, strict=True)]

@@ -80,7 +80,7 @@ class EngineServices:
 
     def claim(self, key: str) -> bool:
         """Take a key once across the fleet, for 24 hours."""
-        now = clock.now()
+        now = clock.read()
         return entries.set_if_absent(claim_key(key), "", now, now + CLAIM_LIFE)
 
     def states(self, ids: Iterable[str]) -> list[Status | None]:

@@ -88,8 +88,7 @@ class FleetFigures:
 @sync_only
 def fleet_figures() -> FleetFigures:
     """Read the figures; what the statements read is bounded, whatever the tables hold."""
-    clock.synchronise()
-    now = clock.now()
+    now = clock.read()
     lanes, _ = backlog.first_lanes(MOST_LANES)
     waiting, _ = pending_counts(lanes)
     by_status = {status: backlog.depths_at(status, MOST_COUNTED) for status in backlog.IN_ORDER}

@@ -225,6 +225,6 @@ def explain(id: str) -> Explanation:
 
 def explain_row(row: WorkRow) -> Explanation:
     """Explain a work that was read, with moments in Django's current time zone."""
-    clock.synchronise()
+    now = localtime(clock.read())
     status = Status(row.status)
-    return Explanation(row.id, status, tuple(BY_STATUS[status](row, localtime(clock.now()))))
+    return Explanation(row.id, status, tuple(BY_STATUS[status](row, now)))

@@ -195,9 +195,9 @@ def build_new_works(
     templates = [template_of(request, given, lineage.released) for request in requests]
     distinct = set(templates)
     if now is None:
-        if any(template.counts_from_now for template in distinct) or any(map(has_timeout, requests)):
-            clock.synchronise()
-        now = clock.now()
+        counts = any(template.counts_from_now for template in distinct)
+        # A gate may open as it is queued, and what it queues counts from now, too.
+        now = clock.read() if counts or any(map(is_gate, requests)) else clock.now()
     headers = lineage.headers
     if headers is None and propagators and requests:
         headers = headers_of_new(requests, {template.row.queue for template in distinct}, lineage)
@@ -233,9 +233,9 @@ def headers_of_new(
     )
 
 
-def has_timeout(request: WorkRequest[Any, Any]) -> bool:
-    """Tell whether this is a gate with a timeout."""
-    return isinstance(request, GateRequest) and request.timeout is not None
+def is_gate(request: WorkRequest[Any, Any]) -> bool:
+    """Tell whether this is a gate."""
+    return isinstance(request, GateRequest)
 
 
 def template_of(request: WorkRequest[Any, Any], given: Mapping[str, Any], released: bool) -> RowTemplate:

@@ -87,8 +87,7 @@ class Overview:
 @sync_only
 def overview() -> Overview:
     """Read the figures. The statements, and the rows that they read, are bounded for tables of any size."""
-    clock.synchronise()
-    now = clock.now()
+    now = clock.read()
     seen = workers(now)
     counts = read_counts(now)
     controls = current_controls()

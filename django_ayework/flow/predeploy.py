@@ -77,8 +77,7 @@ def check_fit(
     ends early after ``most`` works or so many ``seconds``. ``report`` is called after each few works. Memory
     does not grow with the number of works.
     """
-    clock.synchronise()
-    now, started = clock.now(), time.monotonic()
+    now, started = clock.read(), time.monotonic()
     known, counts, schedules_there = KnownQueues(queues, now), MisfitCounts(), all_schedules()
     for row in schedules_there:
         counts.add(schedule_misfits(row), row.name)

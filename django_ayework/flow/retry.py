@@ -58,7 +58,7 @@ def retry(id: str, input: Any = None, again: bool = False, by: str = "") -> Hand
     """
     row, waiter = lock_work(id, "retried")
     require_retryable(row, again)
-    unit_of_work = UnitOfWork(clock.now())
+    unit_of_work = UnitOfWork(clock.read())
     require_free_unit(row, unit_of_work.now)
     if row.status == Status.SUCCESS:
         return run_again(unit_of_work, row, input)

@@ -263,7 +263,7 @@ def set_paused(id: int, paused: bool) -> bool:
     if row is None or row.paused is paused:
         return False
     row.paused = paused
-    change_schedule(row.pk, {"paused": paused, **NO_FAILURE, **beginning(row, clock.now())})
+    change_schedule(row.pk, {"paused": paused, **NO_FAILURE, **beginning(row, clock.read())})
     return True
 
 
@@ -275,7 +275,7 @@ def save_by_hand(id: int | None, columns: Mapping[str, Any]) -> Schedule:
     once if it has failed. The lock waits for a firing in progress. Only these columns are written: those
     that a tick keeps stay.
     """
-    now = clock.now()
+    now = clock.read()
     stored = None if id is None else lock_schedule(id)
     row = stored or Schedule(origin="admin", last_at=now)
     changes = {**columns, **NO_FAILURE}

@@ -211,7 +211,7 @@ def cancel_page(steps: Sequence[Step]) -> list[str]:
 def end_as_cancelled(works: Sequence[WorkRow]) -> None:
     """End locked works as cancelled, and record what follows."""
     require_others(row.id for row in works)
-    unit_of_work = UnitOfWork(clock.now())
+    unit_of_work = UnitOfWork(clock.read())
     moves = [row.becoming(Status.CANCELLED, error=row.error, ended_at=unit_of_work.now) for row in works]
     transitions.apply(moves)
     for row, move in zip(works, moves, strict=True):
@@ -321,7 +321,7 @@ def complete_work(id: str, result: Any) -> None:
 
 def end_with_success(row: WorkRow, plan: Plan) -> None:
     """Write the success of a locked work."""
-    unit_of_work = UnitOfWork(clock.now())
+    unit_of_work = UnitOfWork(clock.read())
     record_revoked(unit_of_work, row, "the work was completed without its worker")
     if row.type == GATE_TYPE:
         make_moves(unit_of_work, [open_gate(row, unit_of_work.now)])
@@ -348,7 +348,7 @@ def delete_chains(chains: Sequence[Chain], cascade: bool = False) -> list[str]:
     """
     chain_ids, steps = lock_chains(chain_ids_of(chains), cascade)
     require_unreferenced(chain_ids, steps)
-    unit_of_work = UnitOfWork(clock.now())
+    unit_of_work = UnitOfWork(clock.read())
     live = [step for step in steps.values() if not is_terminal(step.status)]
     require_others(step.id for step in live)
     never_ending = [*(step.id for step in live), *unreleased_ids(*gates_among(live))]

@@ -328,6 +328,11 @@ class Clock:
         """Return the present moment, aware, in UTC."""
         anchor = self._anchor
         if anchor is None:
+    def read(self) -> datetime:
+        """Synchronise, and return the present moment: where a process that is no worker counts from it."""
+        self.synchronise()
+        return self.now()
+
             return datetime.now(UTC) + self._shift
         moment, _, tick = anchor
         return moment + timedelta(seconds=time.monotonic() - tick) + self._shift

@@ -1,5 +1,7 @@
 """``@task_options``: the policy of the engine for one task; and the engine's own interface for tasks."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from django.contrib.auth.models import Group
 from django.urls import reverse
@@ -10,6 +12,8 @@ from django_ayework.contrib.tasks.backend import TaskType
 from django_ayework.errors import ImproperWork, InvalidOption
 from django_ayework.models import Work
 from django_ayework.rules.formatting import HIDDEN
+from django_ayework.store import database
+from django_ayework.store.database import clock
 from django_ayework.testing import drain
 from tests.tasks import kit
 
@@ -122,3 +126,13 @@ def test_a_redacted_parameter_that_the_task_does_not_have_is_refused():
         ImproperWork, match=r"to name its inputs \(password\), got: 'pasword'. Did you mean 'pass"
     ):
         TaskType(function, "t.options", "mail")
+
+
+@pytest.mark.django_db
+def test_a_duration_of_run_after_counts_on_the_databases_clock(monkeypatch):
+    hours_ahead = datetime.now(UTC) + timedelta(hours=5)
+    monkeypatch.setattr(database, "database_now", lambda: hours_ahead)
+    clock.reset()
+    kit.add.using(run_after=timedelta(minutes=1)).enqueue(1)
+    found = Work.objects.get()
+    assert (found.status, found.run_at >= hours_ahead + timedelta(minutes=1)) == ("scheduled", True)

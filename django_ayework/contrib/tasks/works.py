@@ -95,7 +95,7 @@ def queue_options(task: AnyTask, call: Call, moment: datetime | None, retry: Ret
 
 def moment_of(run_after: datetime | timedelta | None) -> datetime | None:
     """Return the moment before which a task does not start; a duration counts from now."""
-    return later(clock.now(), run_after) if isinstance(run_after, timedelta) else run_after
+    return later(clock.read(), run_after) if isinstance(run_after, timedelta) else run_after
 
 
 # Attempts

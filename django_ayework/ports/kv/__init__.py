@@ -44,7 +44,7 @@ def hit(rate: Rate, name: Name) -> HitResult:
     for _ in range(TRIES):
         before = store.get(key)
         rate.state = state_of(before)
-        answer = rate.hit(clock.now())
+        answer = rate.hit(clock.read())
         if not answer or store.swap(key, before, text_of(rate.state), ttl=rate.life):
             return answer
     return Denied(0.0)
@@ -53,7 +53,7 @@ def hit(rate: Rate, name: Name) -> HitResult:
 def peek(rate: Rate, name: Name) -> HitResult:
     """Return what a hit would return."""
     rate.state = state_of(get_store().get(key_of(rate, name)))
-    return rate.peek(clock.now())
+    return rate.peek(clock.read())
 
 
 def key_of(rate: Rate, name: Name) -> str:

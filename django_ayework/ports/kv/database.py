@@ -20,12 +20,12 @@ class DatabaseStore:
 
     def get(self, key: str) -> str | None:
         """See Store.get()."""
-        found = entries.value_of(stored_key(key), clock.now())
+        found = entries.value_of(stored_key(key), clock.read())
         return None if found is None else text_of(found)
 
     def set(self, key: str, value: str, ttl: Seconds | None = None) -> None:
         """See Store.set()."""
-        end = end_of(ttl, clock.now())
+        end = end_of(ttl, clock.read())
         in_own_transaction(partial(entries.put, stored_key(key), json.dumps(value), end))
 
     def delete(self, key: str) -> None:
@@ -34,7 +34,7 @@ class DatabaseStore:
 
     def set_if_absent(self, key: str, value: str, ttl: Seconds | None = None) -> bool:
         """See Store.set_if_absent()."""
-        now = clock.now()
+        now = clock.read()
         stored = json.dumps(value)
         return in_own_transaction(
             partial(entries.set_if_absent, stored_key(key), stored, now, end_of(ttl, now))
@@ -53,7 +53,7 @@ class DatabaseStore:
         """See Store.swap()."""
         if expected is None:
             return self.set_if_absent(key, value, ttl)
-        now = clock.now()
+        now = clock.read()
         before, after = json.dumps(expected), json.dumps(value)
         return in_own_transaction(
             partial(entries.replace, stored_key(key), before, after, now, end_of(ttl, now))
@@ -61,7 +61,7 @@ class DatabaseStore:
 
     def _add(self, key: str, by: int) -> int | None:
         """Add to a key that is set, under its row's lock; None if it has run out meanwhile."""
-        found = entries.lock_value(stored_key(key), clock.now())
+        found = entries.lock_value(stored_key(key), clock.read())
         if found is None:
             return None
         number = whole_number(text_of(found), key) + by
