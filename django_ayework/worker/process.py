@@ -21,6 +21,7 @@ from types import FrameType
 from django_ayework.compat import CHANGED, environment_of_reloaded, run_until_changed, this_command
 from django_ayework.documentation import logged
 from django_ayework.rules.health import ALIVE, Signs
+from django_ayework.store.connections import tidy_connections
 from django_ayework.worker import bounds
 from django_ayework.worker.skip_queue import intake
 from django_ayework.worker.worker import Worker
@@ -191,6 +192,7 @@ def serve(worker: Worker, second_ends: Callable[[], bool] = lambda: True) -> int
         worker.health.listeners.append(pipe.wake)
         pipe.wake_on_signals()
         received = stop_signals(second_ends)
+        tidy_connections()  # this thread needs none from now on, and a pool may have none to spare
         worker.start()
         while not received and worker.health.phase in ALIVE and not worker.lost:
             pipe.wait()

@@ -3,6 +3,7 @@
 import logging
 import shlex
 import subprocess
+import sys
 from argparse import ArgumentParser
 from itertools import product
 
@@ -273,3 +274,28 @@ def test_a_pool_with_fewer_connections_than_slots_is_worth_a_note(monkeypatch):
         wanted = f"the pool of a process has {size} connections, so its worker runs {size} works at a time"
         assert [text.partition(":")[0] for text in found] == ([f"{wanted} instead of 8"] if size else [])
         monkeypatch.undo()
+
+
+CONNECTED = """
+import django
+django.setup()
+from django.core.management import call_command
+from django.db import connection
+from django_ayework.signals import worker_started
+connection.ensure_connection()
+kept = []
+worker_started.connect(lambda **more: kept.append(connected.connection is not None), weak=False)
+connected = connection._connections[connection._alias]
+call_command("ayework_worker", "--burst")
+print("kept:", kept)
+"""
+
+
+@each_database
+@pytest.mark.django_db(transaction=True)
+def test_the_thread_that_waits_for_signals_keeps_no_connection_of_a_pool(process_env):
+    """Code that ran as the process started may have taken it."""
+    found = subprocess.run(
+        [sys.executable, "-c", CONNECTED], env=process_env, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert "kept: [False]" in found.stdout, found.stdout + found.stderr
