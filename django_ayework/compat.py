@@ -198,6 +198,13 @@ def take_commit_callbacks(connection: BaseDatabaseWrapper) -> list[CommitCallbac
     return taken
 
 
+def make_robust(connection: BaseDatabaseWrapper, first: int) -> None:
+    """Let errors be logged only of functions that wait for a commit, from the function of this number on."""
+    # Django 5.2 to 6.1: see commit_callbacks().
+    waiting: list[Any] = connection.run_on_commit
+    waiting[first:] = [(savepoints, function, True) for savepoints, function, _robust in waiting[first:]]
+
+
 def statement_wrappers(connection: BaseDatabaseWrapper) -> list[Any]:
     """Return the list of what wraps the statements of a connection; it may be appended to."""
     # Django 5.2 to 6.1: DatabaseWrapper.execute_wrapper() is a context manager; its list is undocumented.

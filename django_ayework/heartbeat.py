@@ -24,8 +24,6 @@ class Heartbeat:
         self.socket: tuple[int, int] | None = None
         #: Whether the thread runs code of the project's: a hook, a receiver, a function of a schedule.
         self.is_in_project_code = False
-        #: Called before such code runs in a session of the engine's own; what it returns is called after it.
-        self.guard_session: Callable[[], Callable[[], None]] | None = None
         self._moved_at = math.inf
 
     def beat(self, rest: float = 0.0) -> None:
@@ -38,7 +36,7 @@ class Heartbeat:
 
     @contextmanager
     def of_this_thread(self) -> Generator[None]:
-        """Let :func:`beat` and :func:`project_code` mean this heartbeat in the calling thread."""
+        """Let :func:`beat` and :func:`taking_any_time` mean this heartbeat in the calling thread."""
         _thread.heartbeat = self
         self.beat()
         try:
@@ -75,18 +73,15 @@ def beat_before(run: Callable[..., Any], sql: str, params: Any, many: bool, cont
 
 
 @contextmanager
-def project_code() -> Generator[None]:
+def taking_any_time() -> Generator[None]:
     """Note that the calling thread runs code of the project's, which may take any time."""
     heartbeat = _thread.heartbeat
     if heartbeat is None:
         yield
         return
     before, heartbeat.is_in_project_code = heartbeat.is_in_project_code, True
-    undo_leftovers = heartbeat.guard_session() if heartbeat.guard_session is not None else None
     try:
         yield
     finally:
-        if undo_leftovers is not None:
-            undo_leftovers()
         heartbeat.is_in_project_code = before
         heartbeat.beat()

@@ -22,18 +22,18 @@ from django_ayework.documentation import logged, type_error
 from django_ayework.doers.base import BacklogPolicy
 from django_ayework.flow.payloads import arguments_for_people, codec_of, decode_value
 from django_ayework.flow.states import state_of
-from django_ayework.heartbeat import project_code
 from django_ayework.logs import AttemptFacts
 from django_ayework.models import Work
 from django_ayework.signals import RobustSignal
 from django_ayework.store import entries
+from django_ayework.store.connections import project_code
 from django_ayework.store.database import clock, in_transaction, rows
 from django_ayework.store.rows import WorkRow, find_group, rows_of
 
 logger = logging.getLogger("django_ayework")
 
 
-def send(signal: RobustSignal, of: str, sender: str | None, **facts: Any) -> None:
+def send(signal: RobustSignal, of: str, sender: object, **facts: Any) -> None:
     """Send a signal; errors of its receivers are reported, not raised. ``of`` says what of."""
     with project_code():
         responses = signal.send_robust(sender=sender, **facts)
@@ -125,7 +125,8 @@ def attempt_facts(row: WorkRow, work_type: AnyWorkType, arguments: Mapping[str, 
 def context_from(hook: Any, input: Mapping[str, Any], type: str) -> Mapping[str, Any]:
     """Return what one hook adds to the context; nothing when it fails, which is reported."""
     try:
-        added = resolved_hook(hook)(input, type)
+        with project_code():
+            added = resolved_hook(hook)(input, type)
         if added is None:
             return {}
         if not isinstance(added, Mapping):

@@ -27,14 +27,14 @@ from django_ayework.flow.payloads import (
 from django_ayework.flow.propagation import headers_for
 from django_ayework.flow.settle import Settlement, Success
 from django_ayework.flow.unit_of_work import ContributionFailed
-from django_ayework.heartbeat import project_code
 from django_ayework.logs import AttemptFacts, fields_of
 from django_ayework.propagation import Queueing, propagators
 from django_ayework.rules.conditions import Contribution
 from django_ayework.rules.formatting import class_path, cut_traceback, error_text, if_renamed, parked_since
 from django_ayework.rules.identity import Unit, units_of
 from django_ayework.rules.retry import AttemptDecision, RetryInput, decide_failure, has_expired
-from django_ayework.store.database import clock
+from django_ayework.store.connections import project_code_within
+from django_ayework.store.database import clock, connection
 from django_ayework.store.rows import WorkRow
 
 # Chaining by data: what a work has output becomes works of the type that its own names with ``then=``.
@@ -188,7 +188,7 @@ def encoded(type: str, contribution: Contribution) -> Contribution:
 
     def append(existing: str | None) -> str:
         before = None if existing is None else codec.decode(existing)
-        with project_code():
+        with project_code_within(connection()):
             after = given(before)
         return encode_result(type, after, codec)
 

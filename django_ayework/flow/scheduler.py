@@ -25,7 +25,6 @@ from django_ayework.errors import ImproperWork
 from django_ayework.flow.enqueue import enqueue_one
 from django_ayework.flow.hooks import report
 from django_ayework.flow.schedules import NO_FAILURE, TICK, due_moment, midnight, timing_of
-from django_ayework.heartbeat import project_code
 from django_ayework.models import Schedule
 from django_ayework.rules.durations import later, require_aware
 from django_ayework.rules.formatting import error_text
@@ -38,7 +37,8 @@ from django_ayework.rules.schedules import (
     plan,
     zone_of,
 )
-from django_ayework.store.database import atomic, clock, own_transaction
+from django_ayework.store.connections import project_code_within
+from django_ayework.store.database import atomic, clock, connection, own_transaction
 from django_ayework.store.rows import find_row
 from django_ayework.store.schedules import (
     change_schedule,
@@ -68,11 +68,10 @@ IDLE = 5.0
 
 
 class Tick(NamedTuple):
-    """How many schedules fired, seconds until there is something to do, and whether there was."""
+    """How many schedules fired, and the seconds until there is something to do."""
 
     fired: int
     pause: float
-    busy: bool = False
 
 
 def fire_due(
@@ -88,7 +87,7 @@ def fire_due(
     if not due:
         return Tick(0, min(TICK, (waiting[0][1] - now).total_seconds()) if waiting else IDLE)
     done = [did for id in due for did in take_steps(id, most, is_over)]
-    return Tick(done.count(Did.FIRED), AT_ONCE if set(done) - {Did.NOTHING} else SOON, True)
+    return Tick(done.count(Did.FIRED), AT_ONCE if set(done) - {Did.NOTHING} else SOON)
 
 
 def take_steps(id: int, most: int, is_over: Callable[[], bool]) -> list[Did]:
@@ -328,7 +327,7 @@ def request_of(row: Schedule) -> WorkRequest[Any, Any] | Handle[Any, Any] | None
         return registry.get(row.function).build(json.loads(row.input or "{}"))
     if isinstance(declared.run, WorkRequest):
         return replace(declared.run, id=new_id())
-    with project_code():
+    with project_code_within(connection()):
         given = declared.run()
     if isinstance(given, WorkRequest):
         return given if find_row(given.id) is None else replace(given, id=new_id())
@@ -351,7 +350,7 @@ def next_moment(row: Schedule, now: datetime) -> datetime | None:
     declared = schedules.find(row.name)
     if declared is None or declared.next is None:
         raise Overtaken
-    with project_code():
+    with project_code_within(connection()):
         given = declared.next(max(now, row.start_at or now).astimezone(zone_of(row.tz)))
     if given is None:
         return None

@@ -4,25 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
+import os
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from django.db import Error, connections, reset_queries
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
-from django_ayework.compat import blocks_of, is_broken, keep_open, outlive, statement_wrappers
-from django_ayework.heartbeat import beat, beat_before
+from django_ayework.compat import (
+    blocks_of,
+    commit_callbacks,
+    is_broken,
+    keep_open,
+    make_robust,
+    outlive,
+    statement_wrappers,
+)
+from django_ayework.documentation import logged
+from django_ayework.heartbeat import beat, beat_before, current_heartbeat, taking_any_time
 
 T = TypeVar("T")
+
+logger = logging.getLogger("django_ayework")
 
 #: libpq: a statement runs, a transaction is open, a transaction has failed.
 IN_TRANSACTION = frozenset({1, 2, 3})
 
-
+#: Where a session of the engine's own keeps its bounds.
+BOUNDS = "_ayework_bounds"
 #: Where Django opens connections, behind its check for coroutines.
 CONNECT = inspect.unwrap(BaseDatabaseWrapper.connect).__code__
 
@@ -89,10 +104,13 @@ def read_and_close(ask: Callable[[], T]) -> T:
 def tidy_connections(at_age_0: Callable[[BaseDatabaseWrapper], object] = outlive) -> None:
     """Drop this thread's broken and outlived connections, and the query log that DEBUG keeps.
 
-    ``at_age_0`` is called with each connection whose ``CONN_MAX_AGE`` is 0.
+    ``at_age_0`` is called with each connection whose ``CONN_MAX_AGE`` is 0. A session of the engine's own
+    stays: its thread replaces it after an error.
     """
     for connection in connections.all(initialized_only=True):
         if connection.settings_dict.get("CONN_MAX_AGE") == 0:
+        if hasattr(connection, BOUNDS):
+            continue
             at_age_0(connection)
         connection.close_if_unusable_or_obsolete()
     reset_queries()
@@ -160,6 +178,85 @@ WORTHWHILE = 3
 #: Lets an INSERT return the id of its session, which saves a statement.
 BACKEND = " RETURNING pg_backend_pid()"
 #: No statement runs so often. Django's None says the same, but with that the driver does not notice either
+# Code of the project's, which runs in threads of the engine, between statements of the engine or of a handler
+
+
+@contextmanager
+def project_code() -> Generator[None]:
+    """Let code of the project's run, which may take any time; undo what it leaves in this thread.
+
+    Inside of a transaction that is left open the engine, a handler or a callback would go on and commit
+    nothing.
+    """
+    process, before = os.getpid(), open_blocks()
+    try:
+        with taking_any_time():
+            yield
+    finally:
+        end_if_forked(process, "A receiver, a hook or a function of a schedule")
+        undo_leftovers(before)
+        if current_heartbeat() is not None:
+            with suppress(Error):  # of a connection that has ended, and cannot be closed once more
+                keep_connections()
+
+
+@contextmanager
+def project_code_within(connection: BaseDatabaseWrapper) -> Generator[None]:
+    """Let code of the project's run inside of a transaction of the engine's.
+
+    An error of a callback of its commit that the code registers is logged only. Django would raise it from a
+    transaction that has committed, and drop the callbacks behind it, such as the engine's own.
+    """
+    first = len(commit_callbacks(connection))
+    with project_code():
+        yield
+    make_robust(connection, first)
+
+
+def open_blocks() -> dict[str, int | None]:
+    """Return how many transactions and savepoints each connection of this thread is inside of.
+
+    None is for one that was left in another state before, such as a transaction that SQL has begun.
+    """
+    if not has_connected():
+        return {}
+    blocks = {each: len(blocks_of(each)) for each in connections.all(initialized_only=True)}
+    return {each.alias: depth or (None if left_behind(each) else 0) for each, depth in blocks.items()}
+
+
+def undo_leftovers(before: Mapping[str, int | None]) -> None:
+    """Roll back what was begun since and is still open; connections that had no transaction keep none."""
+    if not has_connected():
+        return
+    for connection in connections.all(initialized_only=True):
+        depth = before.get(connection.alias, 0)
+        if depth is None:
+            continue
+        left = "" if depth else left_behind(connection)
+        if unwound(connection, depth) or left:
+            logger.error(
+                "A receiver, a hook or a function of a schedule has left a transaction open on the "
+                "connection %r; it is rolled back. %s",
+                connection.alias, logged("session-left-open"),
+            )  # fmt: skip
+        if left:
+            connection.close()
+
+
+def end_if_forked(from_process: int, forked_by: str) -> None:
+    """End a process that code of the project's has forked, and that comes back from that code.
+
+    It has none of the engine's threads, so it would wait for ever. It shares the connections of its parent,
+    where it could settle the work, or end the session.
+    """
+    if os.getpid() != from_process:
+        logger.error(
+            "%s returned or raised in a process that it had forked: %d ends here. %s",
+            forked_by, os.getpid(), logged("forked-process-ended"), exc_info=True,
+        )  # fmt: skip
+        os._exit(1)
+
+
 #: that the project takes away what is prepared, by ``DISCARD ALL`` or ``DEALLOCATE ALL``.
 NEVER = 2**62
 #: The attribute of Django's connection that holds its ``Session``, so that a look-up costs next to nothing.

@@ -7,13 +7,11 @@ left as the project has set them.
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
-from functools import partial
 from typing import Any
 
 from django.db import DataError, connections, transaction
@@ -21,12 +19,12 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from django.db.migrations.executor import MigrationExecutor
 
-from django_ayework.compat import blocks_of, statement_wrappers
+from django_ayework.compat import statement_wrappers
 from django_ayework.conf import get_settings
-from django_ayework.documentation import documented, logged
+from django_ayework.documentation import documented
 from django_ayework.heartbeat import beat_before, current_heartbeat
 from django_ayework.models import Work
-from django_ayework.store.connections import left_behind, note_own_session, session_of, unwound
+from django_ayework.store.connections import BOUNDS, note_own_session, session_of
 from django_ayework.store.database import alias, connection, dialect, fetch
 from django_ayework.store.dialects import Bounds, dialect_of, in_ms
 
@@ -43,12 +41,6 @@ SMALL = 100_000
 #: The label of this app.
 LABEL = Work._meta.app_label
 
-#: Where a connection of the engine's own keeps its bounds.
-ATTRIBUTE = "_ayework_bounds"
-
-
-logger = logging.getLogger("django_ayework")
-
 
 @contextmanager
 def engine_session(waits_for_locks: bool = False, statement_timeout: float | None = None) -> Generator[None]:
@@ -63,40 +55,14 @@ def engine_session(waits_for_locks: bool = False, statement_timeout: float | Non
     bounds = Bounds(min(timeouts, default=None), None if waits_for_locks else LOCK_TIMEOUT)
     own = own_connection(name, bounds)
     connections[name] = own
-    heartbeat = current_heartbeat()
-    if heartbeat is not None:
-        heartbeat.guard_session = partial(guarded_session, own)
     try:
         yield
     finally:
-        if heartbeat is not None:
-            heartbeat.guard_session = None
         own.close()
         if before is None:
             del connections[name]
         else:
             connections[name] = before
-
-
-def guarded_session(own: BaseDatabaseWrapper) -> Callable[[], None]:
-    """Return what undoes that code of the project's leaves a transaction open, or autocommit off.
-
-    The engine would go on inside of that transaction, and commit nothing.
-    """
-    depth = len(blocks_of(own))
-
-    def undo_leftovers() -> None:
-        left = left_behind(own) if not depth else ""
-        if unwound(own, depth) or left:
-            logger.error(
-                "A receiver, a hook or a function of a schedule has left a transaction open in a thread of "
-                "the engine; it is rolled back. %s",
-                logged("session-left-open"),
-            )
-        if left:
-            own.close()
-
-    return undo_leftovers
 
 
 def own_connection(name: str, bounds: Bounds) -> BaseDatabaseWrapper:
@@ -110,7 +76,7 @@ def own_connection(name: str, bounds: Bounds) -> BaseDatabaseWrapper:
     statement_wrappers(own).append(beat_before)
     if own.vendor == "mysql":
         statement_wrappers(own).append(refuse_too_large)
-    setattr(own, ATTRIBUTE, bounds)
+    setattr(own, BOUNDS, bounds)
     return own
 
 
@@ -138,7 +104,7 @@ def refuse_too_large(run: Callable[..., Any], sql: str, params: Any, many: bool,
 
 def set_up_session(sender: object, connection: Any, **kwargs: object) -> None:
     """Set up a session that was just opened, if it is the engine's: one statement per connection."""
-    bounds: Bounds | None = getattr(connection, ATTRIBUTE, None)
+    bounds: Bounds | None = getattr(connection, BOUNDS, None)
     if bounds is None:
         return
     dialect = dialect_of(connection.settings_dict["ENGINE"])
@@ -158,7 +124,7 @@ def bound_transaction() -> None:
     Such a session could not be set up for good. Handlers' sessions are left alone.
     """
     database = connection()
-    bounds: Bounds | None = getattr(database, ATTRIBUTE, None)
+    bounds: Bounds | None = getattr(database, BOUNDS, None)
     if bounds is None or bounds.lock is None or not dialect().has_arrays or session_of(database).is_own:
         return
     with database.cursor() as cursor:

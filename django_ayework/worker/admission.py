@@ -17,13 +17,13 @@ from django_ayework.documentation import logged
 from django_ayework.flow.hooks import answer_of, backlog_policy, report, resolved_hook
 from django_ayework.flow.settle import Success
 from django_ayework.flow.states import state_of
-from django_ayework.heartbeat import project_code
 from django_ayework.rules.durations import later
 from django_ayework.rules.formatting import if_renamed, is_parked, parked_again
 from django_ayework.rules.health import BacklogInfo, Episode, PressureInfo
 from django_ayework.rules.retry import OFFER_AGAIN
 from django_ayework.rules.states import Outcome
 from django_ayework.store import transitions
+from django_ayework.store.connections import project_code
 from django_ayework.store.database import clock
 from django_ayework.store.lanes import pending_by_queue
 from django_ayework.store.rows import WorkRow

@@ -40,11 +40,14 @@ from django_ayework.propagation import propagators
 from django_ayework.rules.formatting import class_path, cut_traceback, error_text
 from django_ayework.rules.retry import AttemptDecision, decide_failure, die, expire, has_expired
 from django_ayework.rules.states import Outcome, Reason
-from django_ayework.store.connections import failed_to_connect, note_connection
+from django_ayework.store.connections import (
+    end_if_forked,
+    failed_to_connect,
+    note_connection,
+)
 from django_ayework.store.database import alias, clock
 from django_ayework.worker.handlers import (
     Cancellation,
-    end_if_forked,
     in_thread,
     is_async,
     middlewares_of,
@@ -220,7 +223,7 @@ class HandlerCall:
         try:
             return async_to_sync(self.awaited)() if self.work_type.is_async else self.called()
         finally:
-            end_if_forked(self.process, self.attempt.delivery)
+            end_if_forked(self.process, f"The handler of {self.attempt.delivery}")
 
     async def awaited(self) -> Any:
         """Await the handler; cancel it when its time is over or all its works are asked to stop."""
@@ -236,7 +239,7 @@ class HandlerCall:
                 raise
             raise self.stop_error(timeout) from None
         finally:
-            end_if_forked(self.process, deliveries[0])
+            end_if_forked(self.process, f"The handler of {deliveries[0]}")
 
     def reasons(self) -> set[AbortReason | None]:
         """Return why the works were asked to stop."""

@@ -242,9 +242,9 @@ class Executor:
     def run_here(self, load: Load) -> None:
         """Run a load in the calling thread, without a slot; one that is async runs on the loop meanwhile."""
         if not is_async(load):
-            tend_connections(tidy_connections)
+            tend_connections()
             self._run(load)
-            tend_connections(tidy_connections)
+            tend_connections()
             return
         ended = threading.Event()
         try:
@@ -324,13 +324,13 @@ class Executor:
 
     def _serve(self, first: Load, thread: SlotThread) -> None:
         """Run this load, then queued ones, until there is none for the thread."""
-        tend_connections(tidy_connections)  # they may have become too old meanwhile
+        tend_connections()  # they may have become too old meanwhile
         load: Load | None = first
         while load is not None:
             self._run(load)
             tend_connections(keep_connections)
             load = self._next_for(thread)
-        tend_connections(tidy_connections)
+        tend_connections()
 
     def _next_for(self, thread: SlotThread) -> Load | None:
         """Return what the thread runs next in its slot; or free the slot, and note that it is idle.
@@ -370,6 +370,6 @@ class Executor:
             self._fill()
 
 
-def tend_connections(tend: Callable[[], None]) -> None:
-    """Leave the thread's connections as the next work expects them."""
+def tend_connections(tend: Callable[[], None] = tidy_connections) -> None:
+    """Leave the thread's connections as the next work expects them, or close those that may end."""
     guarded(tend, "a connection could not be closed")

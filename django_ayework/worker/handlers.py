@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
-import os
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,7 +21,6 @@ from django_ayework.define.options import Middleware
 from django_ayework.define.plans import forgetting, is_only_a_value, plan_of
 from django_ayework.define.requests import watch
 from django_ayework.define.types import AnyWorkType
-from django_ayework.documentation import logged
 from django_ayework.errors import Defer, InvalidInstruction
 from django_ayework.flow.context_services import EngineServices, assignment_of
 from django_ayework.flow.hooks import report
@@ -42,8 +39,6 @@ from django_ayework.worker.in_flight import Delivery
 
 Call = Callable[[], Any]
 T = TypeVar("T")
-
-logger = logging.getLogger("django_ayework")
 
 
 def middlewares_of(work_type: AnyWorkType) -> list[Middleware]:
@@ -214,20 +209,6 @@ def require_outputs(work_type: AnyWorkType, returned: object, expected: int) -> 
         "return a list with one output per item, in the same order.",
         code="batch-outputs",
     )
-
-
-def end_if_forked(from_process: int, delivery: Delivery) -> None:
-    """End a process that a handler has forked, and that comes back from the handler.
-
-    It has none of the engine's threads, so it would wait for ever. It shares the connections of its parent,
-    where it could settle the work, or end the session.
-    """
-    if os.getpid() != from_process:
-        logger.error(
-            "The handler of %s returned or raised in a process that it had forked: %d ends without an "
-            "outcome. %s", delivery, os.getpid(), logged("forked-process-ended"), exc_info=True,
-        )  # fmt: skip
-        os._exit(1)
 
 
 class Cancellation:

@@ -31,10 +31,9 @@ from django_ayework.flow.maintenance import (
 from django_ayework.flow.notify import settled_groups
 from django_ayework.flow.scheduler import ALL, IDLE, SCHEDULES, fire_due
 from django_ayework.flow.schedules import restore, sync
-from django_ayework.heartbeat import project_code
 from django_ayework.rules.controls import EVERYTHING, Scope
 from django_ayework.store.attempts import write_progress
-from django_ayework.store.connections import tidy_connections
+from django_ayework.store.connections import project_code
 from django_ayework.store.database import REFRESH_AFTER, answers, clock, is_contention
 from django_ayework.store.dependencies import BlockedCursor
 from django_ayework.store.lanes import Poll
@@ -418,8 +417,6 @@ class Scheduler(LoopThread):
         """Sync changed declarations, then fire due schedules; return the seconds until the next."""
         self._sync_declared()
         ticked = fire_due(is_over=self.is_over, limit=self._limit)
-        if ticked.busy:
-            tidy_connections()  # code of the project may have left any behind
         return ticked.pause if ticked.pause < IDLE or self._are_schedules else NO_SCHEDULES
 
     def _sync_declared(self) -> None:

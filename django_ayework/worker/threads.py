@@ -16,13 +16,14 @@ from django.db import InterfaceError, OperationalError, connections
 
 from django_ayework.flow.hooks import report
 from django_ayework.heartbeat import Heartbeat
+from django_ayework.store.connections import tidy_connections
 from django_ayework.store.database import connection
 from django_ayework.store.sessions import engine_session
 from django_ayework.worker import bounds
 
-#: Seconds until a thread whose loop was ended by an error begins again.
 #: Seconds of rest for which a thread keeps its connection: the next outcome may come soon.
 KEPT = 5.0
+#: Seconds until a thread whose loop was ended by an error begins again.
 BEGIN_AGAIN_AFTER = 0.2
 
 
@@ -71,6 +72,7 @@ class EngineThread:
                 except BaseException as error:
                     report(error, "queue", f"the thread {self.heartbeat.name!r} failed and begins again")
                     time.sleep(BEGIN_AGAIN_AFTER)
+            connections.close_all()  # those of receivers and hooks, too
 
 
 class WakeEvent(threading.Event):
@@ -124,6 +126,8 @@ class LoopThread(EngineThread):
         """Do one turn; return the seconds to rest, and the event that ends the rest early."""
         try:
             pause = self.turn()
+            if pause > 0:
+                tidy_connections()  # of code of the project's
         except Exception as error:
             report(error, "queue", self.failure, brief=self._recovery.goes_on)
             connections.close_all()

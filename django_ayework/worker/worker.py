@@ -21,7 +21,7 @@ from django_ayework.define.requests import new_uuid7
 from django_ayework.define.types import registry
 from django_ayework.documentation import documented, logged
 from django_ayework.flow.context_services import EngineServices
-from django_ayework.flow.hooks import report
+from django_ayework.flow.hooks import report, send
 from django_ayework.flow.notify import close_idle, listening_thread, revoked_works
 from django_ayework.flow.outcomes import is_to_be_parked
 from django_ayework.flow.startup_checks import text_of_small_pool
@@ -35,7 +35,7 @@ from django_ayework.worker.arrivals import arrivals_for
 from django_ayework.worker.attempt import Ended
 from django_ayework.worker.claimer import Claimer, Commands, Prefetch
 from django_ayework.worker.dispatch import Dispatcher
-from django_ayework.worker.executor import Executor, Load
+from django_ayework.worker.executor import Executor, Load, tend_connections
 from django_ayework.worker.health import WorkerHealth, WorkerRegistration
 from django_ayework.worker.in_flight import ActiveWork, Delivery, InFlight, active_works
 from django_ayework.worker.leases import LeaseThread
@@ -318,7 +318,7 @@ class Worker(Engine):
         self.left = self._wind_down()
         close_idle()
         self._registration.sign_off(self.left)
-        signals.worker_stopped.send_robust(sender=Worker, worker=self)
+        send(signals.worker_stopped, "of a stopped worker", Worker, worker=self)
 
     def _serve(self, heartbeat: Heartbeat) -> None:
         """Register this worker, start its other threads, then claim until it is time to stop."""
@@ -335,7 +335,7 @@ class Worker(Engine):
                 self._scheduler.start()
             if not self._stopping.is_set():
                 self.health.enter(Phase.WORKING)
-            signals.worker_started.send_robust(sender=Worker, worker=self)
+            send(signals.worker_started, "of a started worker", Worker, worker=self)
             logger.info(
                 "Worker %s started: %d at a time, %s.",
                 self.id,
@@ -366,6 +366,7 @@ class Worker(Engine):
             pause = min(pause, self._dispatcher.hand_out_due())  # the turn may have filled batches
             self.health.note(trouble)
             if pause:
+                tend_connections()
                 heartbeat.beat(rest=pause)
                 self._wake.wait(pause)
 

@@ -183,7 +183,7 @@ def one_warning(caplog):
         while KEPT:
             with pytest.raises(ConnectionDoesNotExist):
                 KEPT.pop().close()
-    assert caplog.text.count("has left a transaction open in a thread of the engine") == 1
+    assert caplog.text.count("has left a transaction open on the connection") == 1
 
 
 @pytest.mark.parametrize("spoil", [leave_a_block_open, switch_autocommit_off])

@@ -108,7 +108,7 @@ def full_disk():
     """Let SQLite files not grow in sessions of the engine that are opened meanwhile."""
 
     def limit(sender: object, connection: object, **kwargs: object) -> None:
-        if getattr(connection, sessions.ATTRIBUTE, None) is not None:
+        if getattr(connection, sessions.BOUNDS, None) is not None:
             with connection.cursor() as cursor:
                 cursor.execute("PRAGMA page_count")
                 cursor.execute(f"PRAGMA max_page_count = {cursor.fetchone()[0]}")

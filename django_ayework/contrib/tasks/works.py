@@ -41,6 +41,7 @@ from django_ayework.flow.states import state_of
 from django_ayework.rules.durations import later
 from django_ayework.rules.retry import Retry
 from django_ayework.store.attempts import attempts_of
+from django_ayework.store.connections import project_code
 from django_ayework.store.database import clock, savepoints, sync_only
 
 logger = logging.getLogger("django.dispatch")
@@ -244,7 +245,7 @@ def send(signal: Signal, result: AnyResult) -> None:
     """
     values: dict[str, Any] = {"sender": sender_of(result), "task_result": result}
     try:
-        with savepoints() if has_other_receivers(signal, OWN_RECEIVERS) else nullcontext():
+        with project_code(), savepoints() if has_other_receivers(signal, OWN_RECEIVERS) else nullcontext():
             signal.send_robust(**values)
     except BaseException:
         logger.exception("A receiver of a signal of tasks raised. %s", logged("task-receiver-raised"))
