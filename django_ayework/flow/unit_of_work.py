@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from django_ayework.conf import get_settings
 from django_ayework.define.requests import GateRequest
-from django_ayework.errors import ChainNotFound
+from django_ayework.errors import ChainNotFound, InvalidInstruction
 from django_ayework.flow.events import Effects, group_done_has_receivers
 from django_ayework.flow.identity import leave_existing, one_per_id, place_units
 from django_ayework.flow.new_works import NewWork
@@ -32,6 +32,7 @@ from django_ayework.rules.conditions import (
     fold,
 )
 from django_ayework.rules.states import Status, is_terminal
+from django_ayework.store.database import is_spoiled
 from django_ayework.store.dependencies import WaiterRow, Watch, insert_waiters
 from django_ayework.store.insert import insert_works
 from django_ayework.store.rows import (
@@ -139,10 +140,24 @@ class GroupChanges:
         for work_id, contributions in delta.contributions:
             try:
                 value = fold(value, contributions)
+                require_unspoilt(work_id)
             except BaseException as error:  # of ``append`` or of a codec
                 self.failed[work_id] = error
+                if is_spoiled():  # the functions of other works would fail because of this one
+                    raise ContributionFailed({work_id: error}) from error
         gained = row.adding(delta.open, delta.total, delta.dead, self.now)
         return gained._replace(value=value.value, final=value.final)
+
+
+def require_unspoilt(work_id: str) -> None:
+    """Raise InvalidInstruction if ``append`` has spoilt the transaction: no statement would succeed."""
+    if is_spoiled():
+        raise InvalidInstruction(
+            "expected the function given as append not to catch an error of the database, unless the failing "
+            "part is in transaction.atomic() of its own, and not to close the connection.",
+            id=work_id,
+            code="append-spoils-transaction",
+        )
 
 
 #: What each waiter watches, by its id.

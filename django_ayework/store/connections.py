@@ -35,6 +35,7 @@ logger = logging.getLogger("django_ayework")
 
 #: libpq: a statement runs, a transaction is open, a transaction has failed.
 IN_TRANSACTION = frozenset({1, 2, 3})
+FAILED = 3
 
 #: Where a session of the engine's own keeps its bounds.
 BOUNDS = "_ayework_bounds"
@@ -108,9 +109,9 @@ def tidy_connections(at_age_0: Callable[[BaseDatabaseWrapper], object] = outlive
     stays: its thread replaces it after an error.
     """
     for connection in connections.all(initialized_only=True):
-        if connection.settings_dict.get("CONN_MAX_AGE") == 0:
         if hasattr(connection, BOUNDS):
             continue
+        if connection.settings_dict.get("CONN_MAX_AGE") == 0:
             at_age_0(connection)
         connection.close_if_unusable_or_obsolete()
     reset_queries()
@@ -144,6 +145,13 @@ def left_behind(connection: Any) -> str:
     return ""
 
 
+def has_failed(connection: Any) -> bool:
+    """Tell whether an error has spoilt the transaction on the server."""
+    if connection.vendor != "postgresql" or connection.connection is None:
+        return False
+    return int(connection.connection.info.transaction_status) == FAILED
+
+
 def has_begun(connection: Any) -> bool:
     """Tell whether the driver is inside a transaction."""
     if connection.vendor == "postgresql":
@@ -171,13 +179,6 @@ def unwound(connection: BaseDatabaseWrapper, depth: int, error: BaseException | 
     return left
 
 
-# Prepared statements
-
-#: A connection that lives for one short request is not worth a statement that is prepared.
-WORTHWHILE = 3
-#: Lets an INSERT return the id of its session, which saves a statement.
-BACKEND = " RETURNING pg_backend_pid()"
-#: No statement runs so often. Django's None says the same, but with that the driver does not notice either
 # Code of the project's, which runs in threads of the engine, between statements of the engine or of a handler
 
 
@@ -257,6 +258,13 @@ def end_if_forked(from_process: int, forked_by: str) -> None:
         os._exit(1)
 
 
+# Prepared statements
+
+#: A connection that lives for one short request is not worth a statement that is prepared.
+WORTHWHILE = 3
+#: Lets an INSERT return the id of its session, which saves a statement.
+BACKEND = " RETURNING pg_backend_pid()"
+#: No statement runs so often. Django's None says the same, but with that the driver does not notice either
 #: that the project takes away what is prepared, by ``DISCARD ALL`` or ``DEALLOCATE ALL``.
 NEVER = 2**62
 #: The attribute of Django's connection that holds its ``Session``, so that a look-up costs next to nothing.

@@ -15,7 +15,6 @@ from django.db import (
     DataError,
     Error,
     IntegrityError,
-    InternalError,
     OperationalError,
     connections,
     transaction,
@@ -24,10 +23,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model, QuerySet
 from django.db.models.manager import Manager
 
-from django_ayework.compat import blocks_of, commits_on_exit
+from django_ayework.compat import blocks_of, commits_on_exit, is_broken
 from django_ayework.conf import get_settings
 from django_ayework.documentation import documented
-from django_ayework.store.connections import has_connected, run_prepared
+from django_ayework.store.connections import has_connected, has_failed, run_prepared
 from django_ayework.store.dialects import Dialect, dialect_of
 
 P = ParamSpec("P")
@@ -116,12 +115,9 @@ def answers() -> bool:
 
 
 def is_spoiled() -> bool:
-    """Tell whether the transaction that this thread is inside can only be rolled back."""
-    try:
-        fetch("SELECT 1", ())
-    except (transaction.TransactionManagementError, InternalError):
-        return True
-    return False
+    """Tell whether the transaction that this thread is inside can only be rolled back; without a query."""
+    database = connection()
+    return is_broken(database) or has_failed(database)
 
 
 def dialect() -> Dialect:
@@ -328,14 +324,14 @@ class Clock:
         """Return the present moment, aware, in UTC."""
         anchor = self._anchor
         if anchor is None:
+            return datetime.now(UTC) + self._shift
+        moment, _, tick = anchor
+        return moment + timedelta(seconds=time.monotonic() - tick) + self._shift
+
     def read(self) -> datetime:
         """Synchronise, and return the present moment: where a process that is no worker counts from it."""
         self.synchronise()
         return self.now()
-
-            return datetime.now(UTC) + self._shift
-        moment, _, tick = anchor
-        return moment + timedelta(seconds=time.monotonic() - tick) + self._shift
 
     def synchronise(self) -> None:
         """Set the clock to the database's, unless that was done within the last minute.

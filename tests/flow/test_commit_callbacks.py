@@ -1,18 +1,20 @@
 """Callbacks of a commit that code of the project's registers inside of the engine's own transaction."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import IntegrityError, connection, transaction
 
 from django_ayework import Context, enqueue, schedule, work
 from django_ayework.define.schedules import schedules
 from django_ayework.models import Firing, Work
 from django_ayework.signals import work_queued, work_succeeded
 from django_ayework.testing import running_worker, tick, time_travel
+from tests.app.models import Order
 from tests.app.works import add
 from tests.fixtures import quick_polls  # noqa: F401
-from tests.flow.kit import connected
+from tests.flow.kit import ONCE, connected
 from tests.processes import eventually
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("undeclared", "quick_polls")]
@@ -65,3 +67,27 @@ def test_one_of_a_function_that_appends_is_logged_and_the_outcomes_are_announced
         eventually(lambda: ended == [handle.id])
     assert "no luck after the commit" in caplog.text
     assert "came too late" not in caplog.text
+
+
+@pytest.mark.vendors("postgresql")
+@pytest.mark.parametrize("spoil", ["an error is caught", "the connection is closed"])
+def test_a_function_that_appends_and_spoils_the_transaction_fails_its_work_alone(spoil):
+    order = Order.objects.create(reference="first")
+
+    def append(before: int | None) -> int:
+        if spoil == "an error is caught":
+            with suppress(IntegrityError):
+                Order.objects.create(pk=order.pk)
+        else:
+            connection.close()
+        return 1
+
+    @work(name="t.flow.spoils", retry=ONCE)
+    def spoils(ctx: Context) -> Any:
+        return ctx.result(1, append=append)
+
+    handles = [enqueue(spoils()), enqueue(add(a=1, b=2))]
+    with running_worker(concurrency=1):
+        eventually(lambda: all(handle.state().ended_at for handle in handles))
+    assert [handle.state().status for handle in handles] == ["dead", "success"]
+    assert "expected the function given as append not to" in handles[0].state().error
