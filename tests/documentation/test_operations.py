@@ -65,16 +65,29 @@ def units() -> dict[str, configparser.RawConfigParser]:
     return found
 
 
+def options_of(unit: configparser.RawConfigParser) -> dict[str, Any]:
+    """Return the options with which a unit starts its command, those of the file of an instance included."""
+    line, files = unit["Service"]["ExecStart"], "".join(blocks("operations/systemd.md", "sh"))
+    [(instance, options)] = re.findall(r"^# /etc/shop/worker-(\w+)\nOPTIONS=(.+)$", files, re.MULTILINE)
+    return parsed(shlex.split(line.replace("%i", instance).replace("$OPTIONS", options)))
+
+
 WORKERS = ["shop-worker.service", "shop-worker@.service"]
 
 
 @pytest.mark.parametrize("name", WORKERS)
 def test_a_unit_runs_a_worker_and_waits_until_it_has_stopped(name):
     unit = units()[name]
-    options = parsed(shlex.split(unit["Service"]["ExecStart"]))
+    options = options_of(unit)
     assert options["command"] == "ayework_worker"
     assert float(unit["Service"]["TimeoutStopSec"]) == time_to_stop(options)
     assert (unit["Service"]["Restart"], float(unit["Unit"]["StartLimitIntervalSec"])) == ("always", 0)
+
+
+def test_instances_of_the_template_read_their_options_and_stop_with_the_target():
+    template = units()[WORKERS[1]]
+    assert template["Service"]["EnvironmentFile"] == "/etc/shop/worker-%i"
+    assert template["Unit"]["PartOf"] == template["Install"]["WantedBy"] == "shop-workers.target"
 
 
 def test_supervisord_and_the_timer_agree_with_the_unit():
@@ -182,8 +195,13 @@ def test_what_is_scaled_on_is_a_gauge_with_these_labels():
     [rule] = yaml.safe_load(rules)["externalRules"]
     assert rule["seriesQuery"] == name
     [metric] = of_kind("HorizontalPodAutoscaler")["spec"]["metrics"]
+    [worker] = pod_of_deployment()["containers"]
     assert metric["external"]["metric"]["name"] == name
-    assert set(metric["external"]["metric"]["selector"]["matchLabels"]) <= series()[name]
+    [expression] = metric["external"]["metric"]["selector"]["matchExpressions"]
+    assert {expression["key"]} <= series()[name]
+    served = parsed([*worker["command"], *worker["args"]])["queues"].split(",")
+    assert expression["values"] == served
+    assert f'queue=~"{"|".join(served)}"' in trigger["metadata"]["query"]
 
 
 def test_everything_scales_the_deployment_and_selects_its_pods():
