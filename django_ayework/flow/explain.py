@@ -162,8 +162,8 @@ def why_not_taken(row: WorkRow, controls: Controls, now: datetime) -> list[Reaso
         held.append(doer_limits(row.type))
     ranked = any(controls.of(type).is_ranked for type in types)
     ahead = works_ahead(row, [row.type] if ranked or row.sort_key else types, MOST_AHEAD)
-    poll = get_settings().poll_interval
-    reasons = pending(row.queue, live_workers(now), ahead, MOST_AHEAD, poll)
+    poll, waited = get_settings().poll_interval, (now - row.run_at).total_seconds()
+    reasons = pending(row.queue, live_workers(now), ahead, MOST_AHEAD, poll, waited)
     return [*held, *(reason for reason in reasons if not held or reason.code is not Code.NEXT)]
 
 

@@ -29,6 +29,8 @@ Row: TypeAlias = Any
 
 #: Queues that a sentence names.
 NAMED = 5
+#: Seconds for which a due work may wait while slots are free.
+UNTAKEN = 60.0
 
 
 class Code(StrEnum):
@@ -215,8 +217,13 @@ def busy(queue: str, workers: Sequence[Row]) -> list[Reason]:
     return [Reason(Code.WORKERS_BUSY, text, facts)]
 
 
-def pending(queue: str, workers: Sequence[Row], ahead: int, most: int, poll: float) -> list[Reason]:
-    """Return why a due work is not taken; ``ahead`` above ``most`` means more than that."""
+def pending(
+    queue: str, workers: Sequence[Row], ahead: int, most: int, poll: float, waited: float
+) -> list[Reason]:
+    """Return why a work that has been due for ``waited`` seconds is not taken.
+
+    ``ahead`` above ``most`` means more than that.
+    """
     if missing := absence(queue, workers):
         return missing
     reasons = busy(queue, workers)
@@ -225,11 +232,20 @@ def pending(queue: str, workers: Sequence[Row], ahead: int, most: int, poll: flo
         facts = {"queue": queue, "ahead": min(ahead, most), "more": ahead > most}
         reasons.append(Reason(Code.BEHIND_OTHERS, text, facts))
     if not reasons:
-        text = phrase(
-            "It is next: a worker will take it at its next poll, within %(poll)s.", poll=duration(poll)
-        )
-        reasons.append(Reason(Code.NEXT, text, {"poll_interval": poll}))
+        reasons.append(Reason(Code.NEXT, its_turn(poll, waited), {"poll_interval": poll}))
     return reasons
+
+
+def its_turn(poll: float, waited: float) -> Phrase:
+    """Return that the work is the next one of its queue, and what to check if it is not taken for long."""
+    if waited > UNTAKEN:
+        return phrase(
+            "It is next, and no worker has taken it for %(waited)s although slots are free. Check --types "
+            "and --exclude-types of the workers, the types that their code defines, and the hook "
+            "BACKPRESSURE.",
+            waited=duration(waited),
+        )
+    return phrase("It is next: a worker will take it at its next poll, within %(poll)s.", poll=duration(poll))
 
 
 def works_before(queue: str, ahead: int, most: int) -> Phrase:

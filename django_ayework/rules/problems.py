@@ -12,7 +12,7 @@ from enum import StrEnum
 from itertools import islice
 
 from django_ayework.rules.controls import command_to_resume
-from django_ayework.rules.explain import called, serves
+from django_ayework.rules.explain import UNTAKEN, called, serves
 from django_ayework.rules.figures import Figures, Observed, QueueFigures, TypeFigures, WorkerFigures, bounded
 from django_ayework.rules.formatting import (
     Phrase,
@@ -28,8 +28,6 @@ from django_ayework.rules.formatting import (
 FLOOD, FLOOD_SHARE = 1000, 0.5
 #: Seconds that a backlog may take at the present rate.
 LONG = 600.0
-#: Seconds for which a due work may wait while slots are free.
-UNTAKEN = 60.0
 #: Works that die within ``Observed.lately``, and how many times as often as before, until they are a rise.
 RISE, RISE_FACTOR = 5, 2.0
 #: Problems of one kind that are listed.

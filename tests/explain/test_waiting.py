@@ -205,6 +205,15 @@ def test_all_slots_are_busy():
     assert why(work, "next") == "It is next: a worker will take it at its next poll, within 1 s."
 
 
+def test_a_work_that_no_worker_takes_although_slots_are_free_says_what_to_check():
+    work = WorkFactory(run_at=now())
+    time_travel(61)
+    WorkerProcessFactory(concurrency=4, running=3)
+    text = why(work, "next")
+    assert text.startswith("It is next, and no worker has taken it for 1 min")
+    assert text.endswith("the types that their code defines, and the hook BACKPRESSURE.")
+
+
 def test_works_of_higher_priority_or_due_for_longer_go_first():
     WorkerProcessFactory()
     early, work = WorkFactory(run_at=now() - timedelta(seconds=10)), WorkFactory()
