@@ -26,7 +26,7 @@ from django_ayework.ports.pubsub.listener import Listening
 from django_ayework.rules import diagnosis as judge
 from django_ayework.rules import server_diagnosis as judge_server
 from django_ayework.rules.diagnosis import Ahead, Diagnosis, LateSchedule, Reuse, Unpruned
-from django_ayework.rules.formatting import error_text
+from django_ayework.rules.formatting import error_text, sentence
 from django_ayework.rules.health import Budget
 from django_ayework.rules.notifications import DUE
 from django_ayework.store import backlog
@@ -66,7 +66,7 @@ def diagnose() -> Iterator[Diagnosis]:
         answer = f"The database {alias()!r} answers: {name_of_server()}."
         lack = text_of_lack()
     except Error as error:
-        text = f"The database {alias()!r} does not answer: {in_one_line(error)}."
+        text = f"The database {alias()!r} does not answer: {sentence(in_one_line(error))}"
         yield judge.judged("database", text, "Check its server, and DATABASES in the settings.", fails=True)
         return
     text, _, command = (lack or answer).partition(". Run: ")

@@ -25,6 +25,7 @@ from django_ayework.documentation import documented
 from django_ayework.errors import did_you_mean
 from django_ayework.flow.hooks import report
 from django_ayework.flow.payloads import DEFAULT_QUEUE
+from django_ayework.rules.formatting import sentence
 from django_ayework.rules.health import Budget
 from django_ayework.store.database import alias, connection, in_transaction
 from django_ayework.store.lanes import lanes_with_work
@@ -153,12 +154,12 @@ def text_of_trouble(error: Error) -> str | None:
         lack = text_of_lack()
     except Error as away:
         return (
-            f"The database {alias()!r} does not answer: {in_one_line(away)}. "
+            f"The database {alias()!r} does not answer: {sentence(in_one_line(away))} "
             f"Check that its server runs, and DATABASES[{alias()!r}] in the settings."
         )
     if lack:
         return f"The database {alias()!r} is not ready: {lack}"
-    return f"The database {alias()!r} has refused a statement: {in_one_line(error)}."
+    return f"The database {alias()!r} has refused a statement: {sentence(in_one_line(error))}"
 
 
 def project_version() -> str:

@@ -105,8 +105,8 @@ class TableRows(NamedTuple):
 def of_dead_rows(tables: Sequence[TableRows], is_on: bool) -> Diagnosis:
     """Judge dead rows on PostgreSQL; ``is_on``: autovacuum is."""
     worst = max(tables, key=lambda each: each.dead, default=TableRows("the tables", 0, 0, None))
-    ago = "never" if worst.vacuumed is None else f"{duration(worst.vacuumed)} ago"
-    text = f"{worst.table} has {worst.dead} dead and {worst.live} live rows, and was last vacuumed {ago}."
+    ago = "never vacuumed" if worst.vacuumed is None else f"last vacuumed {duration(worst.vacuumed)} ago"
+    text = f"{worst.table} has {worst.dead} dead and {worst.live} live rows, and was {ago}."
     if not is_on:
         text += " Autovacuum is off."
     remedy = (

@@ -261,6 +261,18 @@ def test_a_database_that_is_away_or_not_migrated_is_the_only_finding(monkeypatch
 
 
 @pytest.mark.vendors("sqlite")
+def test_the_question_of_a_driver_gets_no_full_stop(monkeypatch):
+    def unreachable():
+        raise OperationalError("connection refused\n\tIs the server running?")
+
+    monkeypatch.setattr(diagnosis, "name_of_server", unreachable)
+    text = doctor().of("database")[1]
+    assert text.endswith(
+        "connection refused Is the server running? Check its server, and DATABASES in the settings."
+    )
+
+
+@pytest.mark.vendors("sqlite")
 def test_findings_are_printed_with_what_to_do_and_the_entry_of_the_check_alone(vacuumed, call):
     lines = call("ayework_doctor").splitlines()
     assert lines[0].startswith("ok       database          The database 'default' answers: ")

@@ -10,6 +10,7 @@ from django_ayework.testing import now
 from django_ayework.testing.factories import (
     DeadLetterFactory,
     ScheduleFactory,
+    ThroughputFactory,
     WorkerProcessFactory,
     WorkFactory,
 )
@@ -57,6 +58,15 @@ def test_it_shows_queues_with_their_depth_and_oldest_age(lines, time_travel):
     ]  # what is due and not noticed waits: without a worker, nobody makes it pending
     assert shown[9] == "  shop.add  3 pending (oldest 90 s)  1 running  0 scheduled  0 blocked  0 per minute"
     assert shown[-1] == "Dead letters: 1"
+
+
+def test_it_counts_the_failures_of_the_last_hour(lines):
+    ThroughputFactory(type="shop.add", failed=1)
+    ThroughputFactory(type="shop.send", failed=2)
+    shown = lines()
+    assert [line.partition("per minute  ")[2] for line in shown if line.startswith("  shop.")] == [
+        "1 failure in the last hour", "2 failures in the last hour",
+    ]  # fmt: skip
 
 
 def test_it_shows_live_workers_then_those_that_fell_silent(lines):

@@ -66,7 +66,7 @@ FINDINGS = [
     ("holders", [[], [rule.VacuumBlocker("s", is_active=False)]], "warning", "not in use: s"),
     ("holders", [[], [rule.VacuumBlocker("s", retained=2**30 + 1)]], "problem", "retaining much log: s"),
     ("dead_rows", [[rule.TableRows("work", 10, 49_999, 5.0)], True], "ok", "last vacuumed 5 s ago"),
-    ("dead_rows", [[rule.TableRows("work", 10, 50_001, None)], True], "warning", "last vacuumed never"),
+    ("dead_rows", [[rule.TableRows("work", 10, 50_001, None)], True], "warning", "was never vacuumed"),
     ("dead_rows", [[rule.TableRows("work", 60_000, 50_001, None)], True], "ok", "work has 50001 dead"),
     ("dead_rows", [[], False], "problem", "Autovacuum is off."),
     ("index_bloat", [[rule.IndexSize("lane", 9 * MB, MB)]], "ok", "none bloated"),

@@ -12,7 +12,7 @@ from django_ayework.flow.overview import Overview, overview
 from django_ayework.flow.schedules import ScheduleOverview, schedules_overview
 from django_ayework.management.base import JSONCommand
 from django_ayework.rules.figures import Figures, QueueFigures, TypeFigures, WorkerFigures, bounded
-from django_ayework.rules.formatting import duration
+from django_ayework.rules.formatting import counted, duration
 
 #: Firings of each schedule that are shown.
 FORESEEN = 3
@@ -107,10 +107,10 @@ def type_line(type: TypeFigures) -> str:
 def counts(figures: Figures, lapsed: str = "") -> str:
     """Return the counts of a queue or a type."""
     count, failures = figures.bounded, figures.failed + figures.died
+    failed = f"  {counted(failures, 'failure')} in the last hour" if failures else ""
     return (
         f"{count('pending')} pending (oldest {figures.waiting:.0f} s)  {count('running')} running{lapsed}"
-        f"  {count('scheduled')} scheduled  {count('blocked')} blocked  {figures.rate:.0f} per minute"
-        f"{f'  {failures} failures in the last hour' if failures else ''}"
+        f"  {count('scheduled')} scheduled  {count('blocked')} blocked  {figures.rate:.0f} per minute{failed}"
     )
 
 
