@@ -217,21 +217,23 @@ def of_wakeups(kind: str, seconds: float | None, is_round_trip: bool) -> Diagnos
 
 
 class Connections(NamedTuple):
-    """Connections of the server: in use, at most; and how many the live workers need together."""
+    """Connections: in use, at most; how many the live workers need together; and what has this limit."""
 
     used: int
     most: int
     needed: int
+    holder: str = "the server"
 
 
 def of_connections(found: Connections) -> Diagnosis:
-    """Judge the connections of the server."""
+    """Judge the connections of the server, or of a role or a database with a limit of its own."""
     part = found.used / max(1, found.most)
     text = (
-        f"{found.used} of {found.most} connections of the server are in use ({part:.0%}); the live workers "
-        f"need up to {found.needed}."
+        f"{found.used} of {found.most} connections of {found.holder} are in use ({part:.0%}); the live "
+        f"workers need up to {found.needed}."
     )
-    remedy = "Raise max_connections, run fewer workers or slots, or put a pooler before the server."
+    limit = "max_connections" if found.holder == "the server" else f"CONNECTION LIMIT of {found.holder}"
+    remedy = f"Raise {limit}, run fewer workers or slots, or put a pooler before the server."
     return judged(
         "connections", text, remedy, warns=part > BUSY or found.needed > found.most, fails=part > FULL
     )

@@ -214,6 +214,17 @@ def test_connections_are_compared_with_what_the_workers_need(monkeypatch):
     assert doctor().of("connection_reuse")[0] == "warning"
 
 
+@pytest.mark.vendors("postgresql")
+def test_a_database_with_a_lower_limit_than_the_server_is_the_one_that_is_judged():
+    WorkerProcessFactory(concurrency=8)
+    name = connection.settings_dict["NAME"]
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER DATABASE {connection.ops.quote_name(name)} CONNECTION LIMIT 12")
+    level, text = doctor().of("connections")
+    assert (level, f"of 12 connections of the database {name} are in use" in text) == ("warning", True)
+    assert f"Raise CONNECTION LIMIT of the database {name}, run fewer" in text
+
+
 @pytest.mark.vendors("sqlite")
 def test_the_quick_check_of_sqlite_ends_in_time(transactional_db, monkeypatch):
     monkeypatch.setattr(diagnosis, "QUICK_CHECK", 0.0)

@@ -73,9 +73,21 @@ JOIN pg_class AS c ON c.oid = i.indexrelid JOIN pg_class AS t ON t.oid = i.indre
 WHERE t.relname = ANY(%s::text[]) AND pg_table_is_visible(t.oid) AND NOT (i.indisvalid AND i.indisready)
 ORDER BY c.relname
 """
+#: Of the server, of the role and of the database, the one with the least room first; -1 is no limit.
 CONNECTIONS = """
-SELECT (SELECT COUNT(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
-       current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
+WITH client AS (SELECT usename, datname FROM pg_stat_activity WHERE backend_type = 'client backend')
+SELECT used, most, holder FROM (
+    SELECT (SELECT COUNT(*) FROM client) AS used, 'the server' AS holder,
+           current_setting('max_connections')::int
+           - current_setting('superuser_reserved_connections')::int AS most
+    UNION ALL
+    SELECT (SELECT COUNT(*) FROM client WHERE usename = rolname), 'the role ' || rolname, rolconnlimit
+    FROM pg_roles WHERE rolname = current_user AND NOT rolsuper AND rolconnlimit >= 0
+    UNION ALL
+    SELECT (SELECT COUNT(*) FROM client AS c WHERE c.datname = d.datname), 'the database ' || d.datname,
+           datconnlimit
+    FROM pg_database AS d WHERE d.datname = current_database() AND datconnlimit >= 0
+) AS bounds ORDER BY most - used LIMIT 1
 """
 #: In milliseconds.
 LIMITS = """
@@ -136,8 +148,8 @@ def invalid_indexes() -> list[str]:
 
 def connections(needed: int) -> Connections:
     """Return the connections of clients, and how many there may be; ``needed`` is handed on."""
-    [(used, most)] = fetch(CONNECTIONS, ())
-    return Connections(used, most, needed)
+    [(used, most, holder)] = fetch(CONNECTIONS, ())
+    return Connections(used, most, needed, holder)
 
 
 def session_limits() -> SessionLimits:
