@@ -11,6 +11,7 @@ from django.core.exceptions import AppRegistryNotReady, ImproperlyConfigured
 from django.utils.module_loading import autodiscover_modules, import_string
 from django.utils.translation import gettext_lazy as _
 
+from django_ayework.conf import get_settings
 from django_ayework.define.requests import providers, show_warnings, watch
 
 
@@ -54,12 +55,11 @@ def id_maker() -> Callable[[], str] | None:
     Works that are built while Django starts, as those of schedules are, must not end the system checks, which
     report all that is wrong. Nothing can be enqueued with such settings.
     """
-    from django_ayework.conf import get_settings
-
-    with suppress(ImproperlyConfigured):
+    try:
         made: Callable[[], str] | None = get_settings().id
-        return made
-    return None
+    except ImproperlyConfigured:
+        return None
+    return made
 
 
 def watch_requests() -> None:
