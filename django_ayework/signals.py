@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -45,7 +46,8 @@ class RobustSignal(Signal):
             try:
                 answer = call(signal=self, sender=sender, **named_values)
             except BaseException as error:
-                logger.error("Error calling %r in Signal.send_robust()", receiver, exc_info=error)
+                with suppress(BaseException):  # an error that cannot be printed, or a handler of the log
+                    logger.error("Error calling %r in Signal.send_robust()", receiver, exc_info=error)
                 answer = error
             answers.append((receiver, answer))
         return answers

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import traceback
+import sys
 from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -24,6 +24,7 @@ from django_ayework.flow.payloads import arguments_for_people, codec_of, decode_
 from django_ayework.flow.states import state_of
 from django_ayework.logs import AttemptFacts
 from django_ayework.models import Work
+from django_ayework.rules.formatting import traceback_of
 from django_ayework.signals import RobustSignal
 from django_ayework.store import entries
 from django_ayework.store.connections import project_code
@@ -79,8 +80,9 @@ def printed_errors() -> Generator[None]:
     """Print what a handler of the log raises in the block, and go on."""
     try:
         yield
-    except BaseException:
-        traceback.print_exc()
+    except BaseException as error:
+        with suppress(BaseException):  # an error that cannot be printed, or nothing to print to
+            print(traceback_of(error), file=sys.stderr)
 
 
 def resolved_hook(hook: Any) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -159,11 +160,26 @@ def error_text(error: BaseException) -> str:
     >>> error_text(ValueError("no such card"))
     'ValueError: no such card'
     """
+    name = type(error).__name__
     try:
         message = str(error)
+        return cut(f"{name}: {message}" if message else name)
     except BaseException as unprintable:
-        message = f"(its message cannot be printed: {type(unprintable).__name__})"
-    return cut(f"{type(error).__name__}: {message}" if message else type(error).__name__)
+        return cut(f"{name}: (its message cannot be printed: {type(unprintable).__name__})")
+
+
+def traceback_of(error: BaseException) -> str:
+    """Return the traceback of an exception, as it is stored.
+
+    Python cannot print an exception whose attributes raise, nor a SyntaxError with values of other types. Its
+    own frames are returned then, without its causes.
+    """
+    try:
+        return cut_traceback("".join(traceback.format_exception(error)))
+    except BaseException as unprintable:
+        note = f"(its traceback cannot be printed: {type(unprintable).__name__})"
+        frames = "".join(traceback.format_tb(error.__traceback__))
+        return cut_traceback(f"{frames}{error_text(error)}\n{note}\n")
 
 
 def class_path(error: BaseException) -> str:

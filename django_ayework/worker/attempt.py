@@ -37,7 +37,7 @@ from django_ayework.flow.settle import Settlement
 from django_ayework.flow.unit_of_work import ContributionFailed
 from django_ayework.logs import AttemptLogged
 from django_ayework.propagation import propagators
-from django_ayework.rules.formatting import class_path, cut_traceback, error_text
+from django_ayework.rules.formatting import class_path, error_text, traceback_of
 from django_ayework.rules.retry import AttemptDecision, decide_failure, die, expire, has_expired
 from django_ayework.rules.states import Outcome, Reason
 from django_ayework.store.connections import (
@@ -412,11 +412,6 @@ def escaped(delivery: Delivery, error: BaseException) -> Settlement | None:
         return None
     decision = decide_failure(error, None, retry_input_of(delivery.row, clock.now()))
     return Settlement(delivery.row, decision, traceback_of(error), class_path(error), delivery.seconds)
-
-
-def traceback_of(error: BaseException) -> str:
-    """Return the traceback of an error, as it is stored."""
-    return cut_traceback("".join(traceback.format_exception(error)))
 
 
 def advice_hook(work_type: AnyWorkType) -> Any:

@@ -91,6 +91,44 @@ def test_any_exception_is_recorded_and_retried(declared, settings):
     assert Attempt.objects.count() == len(kinds)
 
 
+class UnprintableError(Exception):
+    """An error whose traceback Python cannot print, as one with an attribute that is computed and fails."""
+
+    @property
+    def __notes__(self):
+        raise RuntimeError("no notes")
+
+
+#: The second is that of a parser that gives a number in place of the line.
+UNPRINTABLE = [UnprintableError("no luck"), SyntaxError("no luck", ("page", 1, 1, 5))]
+
+
+@plain_and_async
+@pytest.mark.parametrize("error", UNPRINTABLE, ids=["notes", "syntax"])
+def test_an_error_whose_traceback_cannot_be_printed_is_recorded_as_any_other(is_async, error):
+    def act():
+        raise error
+
+    declared = (forms.in_async if is_async else plain)(act, retry=ONCE)
+    with running_worker(concurrency=1):
+        handles = [enqueue(declared()) for _ in range(2)]
+        for handle in handles:
+            with pytest.raises(WorkFailed, match="no luck"):
+                handle.result(timeout=20)
+    attempt = Attempt.objects.get(work_id=handles[1].id)
+    assert attempt.error.startswith(f"{type(error).__name__}: no luck")
+    assert "in act" in attempt.traceback and "cannot be printed" in attempt.traceback
+
+
+def test_a_receiver_whose_error_cannot_be_printed_ends_no_thread():
+    def receiver(**kwargs):
+        raise UnprintableError("no luck")
+
+    with connected(receiver, signals.work_started, signals.work_succeeded), running_worker(concurrency=1):
+        for handle in [enqueue(plain(lambda: "well")()) for _ in range(2)]:
+            assert handle.result(timeout=20) == "well"
+
+
 @plain_and_async
 def test_a_batch_fails_together(is_async):
     acts = {error.__name__: once(error) for error in KINDS}
