@@ -90,8 +90,12 @@ def findings(queues: Sequence[str], types: Sequence[str], budget: Budget) -> Ite
 
 
 def in_one_line(error: Error) -> str:
-    """Return a driver's message, which may have several lines."""
-    return " ".join(str(error).split())
+    """Return a driver's message, which may have several lines. That of a pool does not say what is wrong."""
+    text = " ".join(str(error).split())
+    if type(error.__cause__).__name__ != "PoolTimeout":
+        return text
+    every = f'every connection of OPTIONS["pool"] ({pool_size()})'
+    return f"{text}: this process uses {every}, or the server is away"
 
 
 def text_of_lack() -> str:

@@ -100,6 +100,29 @@ def test_a_database_that_is_away_is_reported_in_a_sentence(unusable):
         assert "Check that its server runs, and DATABASES['default'] in the settings." in said
 
 
+EXHAUSTED = """
+import django
+django.setup()
+from django.core.management import call_command
+from django.db import connection
+connection.settings_dict["OPTIONS"]["pool"] = {"min_size": 0, "max_size": 1, "timeout": 0.1}
+connection.copy().ensure_connection()
+call_command("COMMAND")
+"""
+
+
+@pytest.mark.vendors("postgresql")
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("command", ["ayework_doctor", "ayework_status"])
+def test_a_pool_without_a_free_connection_is_named_as_a_cause(process_env, command):
+    script = EXHAUSTED.replace("COMMAND", command)
+    found = subprocess.run(
+        [sys.executable, "-c", script], env=process_env, capture_output=True, text=True, timeout=60
+    )
+    said = " ".join((found.stdout + found.stderr).split())
+    assert 'this process uses every connection of OPTIONS["pool"] (1), or the server is away' in said
+
+
 def test_missing_migrations_are_reported_in_a_sentence(empty):
     for said in refused(empty, *COMMANDS, *WORKERS, supervisor=True):
         assert "Run: manage.py migrate --database default" in said
