@@ -19,6 +19,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from asgiref.sync import ThreadSensitiveContext
     from django.db.backends.base.base import BaseDatabaseWrapper
     from django.dispatch import Signal
@@ -92,6 +94,14 @@ def has_thread(context: ThreadSensitiveContext) -> bool:
     from asgiref.sync import SyncToAsync
 
     return context in SyncToAsync.context_to_thread_executor
+
+
+def hand_over(context: ThreadSensitiveContext, executor: Executor) -> None:
+    """Let an executor run what tasks call with ``sync_to_async`` that go on after this context has ended."""
+    # asgiref 3.8 to 3.13: see has_thread(). Such a context would get a thread of its own that nothing ends.
+    from asgiref.sync import SyncToAsync
+
+    SyncToAsync.context_to_thread_executor[context] = executor
 
 
 def this_command() -> list[str]:

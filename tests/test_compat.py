@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -140,6 +141,25 @@ def test_a_context_has_a_thread_once_it_has_run_something_in_it():
             return [before, compat.has_thread(context)]
 
     assert asyncio.run(found()) == [False, True]
+
+
+def test_what_outlives_a_context_runs_in_the_executor_that_it_is_handed_to():
+    async def found(executor: ThreadPoolExecutor) -> str:
+        go = asyncio.Event()
+
+        async def outlive() -> str:
+            await go.wait()
+            return await sync_to_async(lambda: threading.current_thread().name)()
+
+        async with ThreadSensitiveContext() as context:
+            task = asyncio.create_task(outlive())
+            await asyncio.sleep(0)
+        compat.hand_over(context, executor)
+        go.set()
+        return await task
+
+    with ThreadPoolExecutor(1, "late") as executor:
+        assert asyncio.run(found(executor)) == "late_0"
 
 
 def test_the_command_of_this_process_is_its_interpreter_with_its_arguments(monkeypatch: pytest.MonkeyPatch):

@@ -9,15 +9,16 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django.db import connections
 
-from django_ayework.compat import has_thread
+from django_ayework.compat import hand_over, has_thread
 from django_ayework.define.requests import watch
 from django_ayework.documentation import logged
 from django_ayework.doers.base import guarded
@@ -37,6 +38,7 @@ logger = logging.getLogger("django_ayework")
 Load: TypeAlias = Delivery | Batch
 #: Called after each load, with how its attempts ended.
 Finished = Callable[[Load, list[Ended]], None]
+T = TypeVar("T")
 
 
 def is_async(load: Load) -> bool:
@@ -55,6 +57,25 @@ def put_off_all(load: Load, error: BaseException) -> list[Ended]:
     return [(each, put_off(each.row, error, why) if each.may_run else None) for each in load.deliveries]
 
 
+class TendedThreads(ThreadPoolExecutor):
+    """Threads for calls of async handlers that do not run in the thread of a work.
+
+    They outlast the work, so each call leaves their connections as the next one expects them. A connection
+    that broke would fail for as long as the worker runs.
+    """
+
+    def submit(self, call: Callable[..., T], /, *args: Any, **more: Any) -> Future[T]:
+        """Call this in one of the threads."""
+        return super().submit(self._tended, partial(call, *args, **more))
+
+    def _tended(self, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        finally:
+            leave_clean("an async work")
+            tend_connections()
+
+
 #: Seconds between two beats of the event loop.
 BEAT_EVERY = 1.0
 
@@ -71,6 +92,9 @@ class EventLoopThread:
         self.heartbeat = Heartbeat("event loop")
         self.heartbeat.is_in_project_code = True
         self._loop = asyncio.new_event_loop()
+        self._loop.set_default_executor(TendedThreads(thread_name_prefix="ayework-async-call"))
+        #: Queries of tasks that have outlived their handlers.
+        self._late_calls = TendedThreads(1, "ayework-async-late")
         self._tasks: set[asyncio.Task[list[Ended]]] = set()
         self._lock = threading.Lock()
         self._is_over = False
@@ -121,6 +145,7 @@ class EventLoopThread:
             except BaseException as error:
                 report(error, "queue", "a task of a handler tried to end the event loop, which goes on")
         self._loop.close()
+        self._late_calls.shutdown(wait=False)
 
     def _beat(self) -> None:
         """Beat again and again; a loop that is blocked does not."""
@@ -177,14 +202,18 @@ class EventLoopThread:
 
         A work that blocks that thread, or was cancelled while it was busy, then holds up no other work.
         """
-        async with ThreadSensitiveContext() as context:
-            try:
-                return await arun(load, self.services)
-            finally:
-                if has_thread(context):
-                    # A cancellation comes too late here: an attempt that has ended keeps its outcome.
-                    with suppress(asyncio.CancelledError):
-                        await asyncio.shield(sync_to_async(end_connections)(load))
+        context = ThreadSensitiveContext()
+        try:
+            async with context:
+                try:
+                    return await arun(load, self.services)
+                finally:
+                    if has_thread(context):
+                        # A cancellation comes too late here: an attempt that has ended keeps its outcome.
+                        with suppress(asyncio.CancelledError):
+                            await asyncio.shield(sync_to_async(end_connections)(load))
+        finally:
+            hand_over(context, self._late_calls)
 
     async def _cancel_all(self) -> None:
         """Cancel the tasks, and let them end."""

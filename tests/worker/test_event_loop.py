@@ -1,11 +1,13 @@
 """Async handlers share one event loop, and nothing else: no context, no cancellation, no slot."""
 
 import asyncio
+import threading
 import time
 from contextvars import ContextVar
 
 import pytest
 from asgiref.sync import sync_to_async
+from django.db import connection, transaction
 from django.utils.translation import activate, get_language
 
 from django_ayework import Retry, enqueue, work
@@ -71,3 +73,68 @@ def test_an_async_handler_that_cancels_all_tasks_costs_no_work_and_no_slot(stage
         eventually(lambda: worker._in_flight.unfinished == 0)
         assert worker._executor.free == 8
     assert set(Work.objects.values_list("status", flat=True)) == {"success"}
+
+
+@pytest.mark.vendors("postgresql")
+def test_the_queries_of_tasks_that_outlive_their_handlers_share_one_thread(stage):
+    threads, go, left = [], threading.Event(), []
+
+    def count() -> None:
+        Work.objects.count()
+        threads.append(threading.current_thread())
+        assert connection.connection is not None
+
+    @work(name="worker.leaves_a_task")
+    async def leaves_a_task() -> None:
+        async def outlive() -> None:
+            while not go.is_set():
+                await asyncio.sleep(0.01)
+            await sync_to_async(count)()
+
+        left.append(asyncio.create_task(outlive()))
+
+    with running_worker(concurrency=5):
+        all_end(enqueue_many([leaves_a_task() for _ in range(10)]))
+        go.set()
+        eventually(lambda: all(task.done() for task in left))
+        assert [task.exception() for task in left] == [None] * 10
+        assert len(threads) == 10
+        assert len({*threads}) == 1
+
+
+@pytest.mark.vendors("postgresql")
+def test_a_connection_that_broke_in_another_thread_of_the_loop_fails_one_call_alone(stage):
+    @work(name="worker.counts_elsewhere", retry=Retry(attempts=1))
+    async def counts_elsewhere(breaks: bool) -> int:
+        def count() -> int:
+            if breaks:
+                connection.ensure_connection()
+                connection.connection.close()
+            return Work.objects.count()
+
+        return await asyncio.to_thread(count)
+
+    with running_worker(concurrency=1):
+        broken = enqueue(counts_elsewhere(breaks=True))
+        eventually(lambda: broken.state().ended_at)
+        assert broken.state().status == "dead"
+        assert enqueue(counts_elsewhere(breaks=False)).result(timeout=10) == 2
+
+
+@pytest.mark.vendors("postgresql")
+def test_a_transaction_left_open_in_another_thread_of_the_loop_encloses_no_further_call(stage):
+    found = []
+
+    @work(name="worker.leaves_a_transaction_elsewhere")
+    async def leaves_one(opens: bool) -> None:
+        def look() -> None:
+            found.append(connection.in_atomic_block)
+            if opens:
+                transaction.atomic().__enter__()
+
+        await asyncio.to_thread(look)
+
+    with running_worker(concurrency=1):
+        for opens in (True, False):
+            all_end([enqueue(leaves_one(opens=opens))])
+    assert found == [False, False]
