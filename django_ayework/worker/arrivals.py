@@ -55,6 +55,8 @@ class DeliveryThread(LoopThread):
         self._lock = threading.Lock()
         self._asked = 0
         self._acknowledge_at = 0.0
+        #: Whether the Queue failed when it was last to take ids back.
+        self._is_refusing = False
         self._arrived: list[PoppedId] = []
         self._done: list[PoppedId] = []
         self._surplus: list[PoppedId] = []
@@ -115,7 +117,7 @@ class DeliveryThread(LoopThread):
             surplus, self._surplus = self._surplus, []
             asked = self._asked
         if surplus:
-            self._queue.put_back(surplus)
+            self._hand_back(self._queue.put_back, surplus)
         popped = self._pop(asked) if asked else []
         now = time.monotonic()
         if not popped or now >= self._acknowledge_at:
@@ -123,8 +125,19 @@ class DeliveryThread(LoopThread):
                 done, self._done = self._done, []
             self._acknowledge_at = now + ACKNOWLEDGE_EVERY
             if done:
-                self._queue.ack(done)
+                self._hand_back(self._queue.ack, done)
         return math.inf if popped or not asked else 0.0
+
+    def _hand_back(self, take: Callable[[list[PoppedId]], object], ids: list[PoppedId]) -> None:
+        """Let the Queue take ids back. If it cannot, they lapse there; what it gives still counts."""
+        was_refusing, self._is_refusing = self._is_refusing, True
+        try:
+            take(ids)
+        except Exception as error:
+            if not was_refusing:
+                report(error, "queue", "ids are not acknowledged, so they are delivered again")
+        else:
+            self._is_refusing = False
 
     def _pop(self, number: int) -> list[PoppedId]:
         """Pop ids for the claiming thread; note what has arrived by now."""

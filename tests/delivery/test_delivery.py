@@ -184,6 +184,26 @@ def test_ids_are_acknowledged_while_others_keep_arriving(queue):
 
 
 @on_sqlite
+def test_a_queue_that_gives_ids_and_takes_none_back_is_reported_once_and_delivers(queue, stage, monkeypatch):
+    tried = []
+
+    def refuse(popped):
+        tried.append(popped)
+        raise PermissionError("no permission to acknowledge")
+
+    with monkeypatch.context() as patch, running_worker(concurrency=2):
+        patch.setattr(queue, "ack", refuse)
+        for number in range(20):
+            assert enqueue(count(number=number)).result(timeout=PATIENCE) == number
+        eventually(lambda: len(tried) >= 2)
+        assert queue.reported == [("no permission to acknowledge", "queue")]
+        patch.undo()
+        assert enqueue(count(number=20)).result(timeout=PATIENCE) == 20
+        eventually(lambda: queue.acknowledged)
+    assert len(queue.reported) == 1
+
+
+@on_sqlite
 def test_a_claim_that_fails_strands_no_works_of_another_queue(queue, settings, polls, stage, monkeypatch):
     other, claim, refused = Carrier(), claims.claim_delivered, []
 
