@@ -23,6 +23,7 @@ from django_ayework.models import WorkerProcess
 from django_ayework.ports.pubsub import get_pubsub
 from django_ayework.ports.pubsub.base import PubSub, connections_of, reaches_others
 from django_ayework.ports.pubsub.listener import Listening
+from django_ayework.ports.queue import PoppedId, Queue, get_queue
 from django_ayework.rules import diagnosis as judge
 from django_ayework.rules import server_diagnosis as judge_server
 from django_ayework.rules.diagnosis import Ahead, Diagnosis, LateSchedule, Reuse, Unpruned
@@ -55,6 +56,8 @@ ROUND_TRIP, AGAIN = 5.0, 0.2
 QUICK_CHECK = 10.0
 #: The channel of the round trip. A name of letters and underscores.
 CHANNEL = "doctor"
+#: The queue of the round trip of ids. No works are in it.
+QUEUE = "ayework_doctor"
 
 Check = Callable[[], Diagnosis | Iterable[Diagnosis]]
 
@@ -193,6 +196,28 @@ def beginning_of_watch(pubsub: PubSub) -> float | None:
         unsubscribe()
 
 
+def check_delivery() -> list[Diagnosis]:
+    """Let an id make a round trip through each Queue."""
+    queues = {id(queue): queue for queue in map(get_queue, get_settings().queues)}
+    if not queues:
+        return [judge.not_applicable("delivery", "No ids are delivered outside the database.")]
+    return [delivered(queue) for queue in queues.values()]
+
+
+def delivered(queue: Queue) -> Diagnosis:
+    """Judge one Queue. An id of another round trip at the same time proves as much."""
+    started, popped, error = time.monotonic(), list[PoppedId](), ""
+    try:
+        while not popped and time.monotonic() - started < ROUND_TRIP:
+            queue.push(QUEUE, [secrets.token_hex(8)])
+            popped = queue.pop([QUEUE], 1, AGAIN)
+        queue.ack(popped)
+    except Exception as raised:
+        popped, error = [], error_text(raised)
+    seconds = time.monotonic() - started if popped else None
+    return judge.of_delivery(type(queue).__name__, seconds, error)
+
+
 def check_isolation() -> Diagnosis:
     """Look at the isolation level of the project's sessions."""
     wrong = wrong_isolation(connection())
@@ -257,6 +282,7 @@ CHECKS: dict[str, Check] = {
     "versions": check_versions,
     "clocks": check_clocks,
     "wake_ups": check_wakeups,
+    "delivery": check_delivery,
     "isolation": check_isolation,
     "driver": lambda: judge_server.of_driver(tables.driver()),
     "connection_reuse": check_reuse,

@@ -216,6 +216,19 @@ def of_wakeups(kind: str, seconds: float | None, is_round_trip: bool) -> Diagnos
     return judged("wake_ups", f"{what} through {kind} within {duration(seconds)}.")
 
 
+def of_delivery(kind: str, seconds: float | None, error: str) -> Diagnosis:
+    """Judge a Queue: after how many ``seconds`` an id came back, None for none; ``error`` if it raised."""
+    if seconds is not None:
+        return judged("delivery", f"An id came back through {kind} within {duration(seconds)}.")
+    cause = error and f": {error.rstrip('.')}"
+    text = f"No id came back through {kind}{cause}. Workers poll, and start works later."
+    remedy = (
+        "For Redis: check that the server at AYEWORK['REDIS_URL'] answers, is no replica and no node of a "
+        "cluster, has free memory, and allows the user all commands of streams on the keys ayework:queue:*."
+    )
+    return judged("delivery", text, remedy, fails=True)
+
+
 class Connections(NamedTuple):
     """Connections: in use, at most; how many the live workers need together; and what has this limit."""
 

@@ -15,6 +15,7 @@ from django_ayework.documentation import entry_url, with_entry
 from django_ayework.flow import diagnosis, startup_checks
 from django_ayework.management.commands.ayework_doctor import lines_of
 from django_ayework.models import Work
+from django_ayework.ports.queue.base import LocalQueue
 from django_ayework.rules.diagnosis import judged
 from django_ayework.store.database import run
 from django_ayework.store.diagnosis import postgresql, sqlite
@@ -160,6 +161,22 @@ def test_wake_ups_make_a_round_trip(transactional_db, settings, monkeypatch):
     monkeypatch.setattr(diagnosis, "ROUND_TRIP", 0.05)
     settings.AYEWORK = {"PUBSUB": Mock(spec=["publish", "subscribe", "close"])}  # which carries nothing
     assert doctor().of("wake_ups")[0] == "problem"
+
+
+def test_ids_make_a_round_trip_through_the_queue_that_delivers_them(settings, monkeypatch):
+    assert doctor().of("delivery")[0] == "not_applicable"
+    queue = LocalQueue()
+    settings.AYEWORK = {"PUBSUB": "polling", "QUEUES": {"bulk": {"DELIVERY": queue}}}
+    level, text = doctor().of("delivery")
+    assert (level, text[:37]) == ("ok", "An id came back through LocalQueue wi")
+    monkeypatch.setattr(diagnosis, "ROUND_TRIP", 0.05)
+    monkeypatch.setattr(queue, "pop", lambda names, most, wait: [])  # which gives nothing
+    level, text = doctor().of("delivery")
+    assert (level, text[:38]) == ("problem", "No id came back through LocalQueue. Wo")
+    monkeypatch.setattr(queue, "push", Mock(side_effect=PermissionError("no permission to add")))
+    level, text = doctor(status=1).of("delivery")
+    assert level == "problem"
+    assert "through LocalQueue: PermissionError: no permission to add. Workers poll" in text
 
 
 PG_LEVEL = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL"

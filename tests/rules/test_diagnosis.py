@@ -41,6 +41,8 @@ FINDINGS = [
     ("clocks", [0.0, [rule.Ahead("mailer-1", 31)]], "problem", "mailer-1"),
     ("wakeups", ["PostgresPubSub", 0.01, True], "ok", "A message came back through PostgresPubSub"),
     ("wakeups", ["PostgresPubSub", None, True], "problem", "PUBSUB_DATABASE"),
+    ("delivery", ["RedisStreamsQueue", 0.01, ""], "ok", "An id came back through RedisStreamsQueue"),
+    ("delivery", ["RedisStreamsQueue", None, "Refused: no."], "problem", ": Refused: no. Workers"),
     ("connections", [rule.Connections(75, 100, 30)], "ok", "75 of 100"),
     ("connections", [rule.Connections(76, 100, 30)], "warning", "76%"),
     ("connections", [rule.Connections(10, 100, 101)], "warning", "need up to 101"),
