@@ -7,7 +7,8 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -256,6 +257,15 @@ class Gathering:
         return Batch(self._buffers.pop(type).deliveries)
 
 
+@contextmanager
+def guarded_doer(doer: object, failure: str) -> Generator[None]:
+    """Report what a doer raises in the block, and go on: the other types do not depend on it."""
+    try:
+        yield
+    except BaseException as error:
+        report(error, "queue", f"{doer!r} {failure}")
+
+
 #: How many works of one worker doers may hold, running and waiting; those that wait are kept from others.
 MOST_HELD = 512
 #: Seconds a work may have waited in a doer without being checked for a loss again before it runs.
@@ -282,12 +292,16 @@ class Dispatcher:
         """Call this function whenever a doer may have room for more, until ``close``."""
         in_use = {id(doer): doer for known in registry if (doer := doer_of(known)) is not None}
         self._doers = list(in_use.values())
-        self._unsubscribe = [doer.on_room(on_room) for doer in self._doers if isinstance(doer, TellsRoom)]
+        for doer in self._doers:
+            if isinstance(doer, TellsRoom):
+                with guarded_doer(doer, "could not say when it has room, so the worker asks at its polls"):
+                    self._unsubscribe.append(doer.on_room(on_room))
 
     def close(self) -> None:
         """Unsubscribe."""
         for unsubscribe in self._unsubscribe:
-            unsubscribe()
+            with guarded_doer(unsubscribe, "could not end a subscription"):
+                unsubscribe()
 
     def room(self, doer: Doer) -> int:
         """Return how many more works a doer may be given now; none while it cannot say."""

@@ -324,6 +324,22 @@ def test_a_doer_that_breaks_is_reported_and_loses_no_work(stage, caplog, monkeyp
     assert set(Work.objects.values_list("attempt", flat=True)) == {1}
 
 
+class Mute(Broken):
+    """One that takes no listeners."""
+
+    def on_room(self, listener: Any) -> Any:
+        raise OSError("no listeners")
+
+
+def test_a_doer_that_takes_no_listeners_is_reported_and_lets_the_worker_start(stage, caplog):
+    doer = Mute()
+    doer.breaks.clear()
+    works = [typed(note, doer)(label="x"), plain(label="y")]
+    with caplog.at_level(logging.ERROR, "django_ayework"), Worker():
+        assert [enqueue(each).result(timeout=20) for each in works] == ["x", "y"]
+    assert "could not say when it has room" in caplog.text
+
+
 class Careless(Broken):
     """One that calls each task twice, or accepts each task and then raises an error."""
 
