@@ -95,8 +95,8 @@ class UnprintableError(Exception):
     """An error whose traceback Python cannot print, as one with an attribute that is computed and fails."""
 
     @property
-    def __notes__(self):
-        raise RuntimeError("no notes")
+    def __cause__(self):
+        raise RuntimeError("no cause")
 
 
 #: The second is that of a parser that gives a number in place of the line.
@@ -104,7 +104,7 @@ UNPRINTABLE = [UnprintableError("no luck"), SyntaxError("no luck", ("page", 1, 1
 
 
 @plain_and_async
-@pytest.mark.parametrize("error", UNPRINTABLE, ids=["notes", "syntax"])
+@pytest.mark.parametrize("error", UNPRINTABLE, ids=["cause", "syntax"])
 def test_an_error_whose_traceback_cannot_be_printed_is_recorded_as_any_other(is_async, error):
     def act():
         raise error
