@@ -42,6 +42,35 @@ def undeclared() -> Iterator[None]:
         registry.unregister(name)
 
 
+#: Blocks of transaction.atomic() that tests leave open.
+kept_blocks: list[Any] = []
+
+
+def leave_a_block_open(reference: str, alias: str = "default") -> None:
+    """Write an order inside of a transaction that is left open."""
+    from django.db import transaction
+
+    from tests.app.models import Order
+
+    def block() -> Iterator[None]:
+        with transaction.atomic(using=alias):
+            Order.objects.using(alias).create(reference=reference)
+            yield
+
+    kept_blocks.append(block())
+    next(kept_blocks[-1])
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept() -> Iterator[None]:
+    """Close the blocks that were left open; the engine has closed each before."""
+    yield
+    for one in kept_blocks:
+        with pytest.raises(Exception, match="closed by django_ayework"):
+            one.close()
+    kept_blocks.clear()
+
+
 @pytest.fixture
 def quick_polls(settings: Any) -> None:
     """Workers of this process look often."""

@@ -23,7 +23,6 @@ from django_ayework.models import WorkControl
 from django_ayework.rules.controls import UNCONTROLLED, Controls, TypeControl
 from django_ayework.rules.durations import later
 from django_ayework.store import worker_processes
-from django_ayework.store.connections import project_code_within
 from django_ayework.store.controls import (
     Scope,
     all_controls,
@@ -33,7 +32,14 @@ from django_ayework.store.controls import (
     is_due_or_running,
     set_next_at,
 )
-from django_ayework.store.database import atomic, clock, connection, on_commit, own_transaction, sync_only
+from django_ayework.store.database import (
+    atomic,
+    clock,
+    on_commit,
+    own_transaction,
+    project_code_within,
+    sync_only,
+)
 
 logger = logging.getLogger("django_ayework")
 
@@ -188,7 +194,7 @@ def queue_next(type: str, interval: float) -> bool:
     if row is None or (row.next_at is not None and row.next_at > now) or is_due_or_running(type):
         return False
     try:
-        with project_code_within(connection()):
+        with project_code_within():
             request = registry.get(type).build({})
     except BaseException as error:
         raise NotBuilt from error

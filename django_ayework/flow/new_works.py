@@ -17,7 +17,7 @@ from django.core.signals import setting_changed
 
 from django_ayework.conf import get_settings
 from django_ayework.define.options import combined
-from django_ayework.define.requests import GateRequest, WorkRequest
+from django_ayework.define.requests import GATE_TYPE, GateRequest, WorkRequest
 from django_ayework.define.types import registry
 from django_ayework.errors import InvalidOption
 from django_ayework.flow.payloads import (
@@ -121,9 +121,12 @@ class RowTemplate:
 
     @property
     def counts_from_now(self) -> bool:
-        """Whether a time (a window of ``dedup`` too) must be measured on the database's clock."""
+        """Whether a time (a window of ``dedup`` too) must be measured on the database's clock.
+
+        A gate may open as it is queued, and what it queues counts from then, too.
+        """
         is_delayed = isinstance(self.start, float) and self.start > 0
-        return bool(is_delayed or self.expires or self.dedup)
+        return bool(is_delayed or self.expires or self.dedup or self.row.type == GATE_TYPE)
 
     def with_own(self, options: Mapping[str, Any]) -> RowTemplate:
         """Return the template with other values for options of PER_WORK."""
@@ -195,9 +198,7 @@ def build_new_works(
     templates = [template_of(request, given, lineage.released) for request in requests]
     distinct = set(templates)
     if now is None:
-        counts = any(template.counts_from_now for template in distinct)
-        # A gate may open as it is queued, and what it queues counts from now, too.
-        now = clock.read() if counts or any(map(is_gate, requests)) else clock.now()
+        now = clock.read() if any(template.counts_from_now for template in distinct) else clock.now()
     headers = lineage.headers
     if headers is None and propagators and requests:
         headers = headers_of_new(requests, {template.row.queue for template in distinct}, lineage)
@@ -231,11 +232,6 @@ def headers_of_new(
             continues=lineage.chain_id is not None,
         )
     )
-
-
-def is_gate(request: WorkRequest[Any, Any]) -> bool:
-    """Tell whether this is a gate."""
-    return isinstance(request, GateRequest)
 
 
 def template_of(request: WorkRequest[Any, Any], given: Mapping[str, Any], released: bool) -> RowTemplate:

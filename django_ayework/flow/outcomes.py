@@ -33,8 +33,7 @@ from django_ayework.rules.conditions import Contribution
 from django_ayework.rules.formatting import class_path, cut_traceback, error_text, if_renamed, parked_since
 from django_ayework.rules.identity import Unit, units_of
 from django_ayework.rules.retry import AttemptDecision, RetryInput, decide_failure, has_expired
-from django_ayework.store.connections import project_code_within
-from django_ayework.store.database import clock, connection
+from django_ayework.store.database import clock, project_code_within
 from django_ayework.store.rows import WorkRow
 
 # Chaining by data: what a work has output becomes works of the type that its own names with ``then=``.
@@ -188,7 +187,7 @@ def encoded(type: str, contribution: Contribution) -> Contribution:
 
     def append(existing: str | None) -> str:
         before = None if existing is None else codec.decode(existing)
-        with project_code_within(connection()):
+        with project_code_within():
             after = given(before)
         return encode_result(type, after, codec)
 

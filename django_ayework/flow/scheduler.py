@@ -37,8 +37,7 @@ from django_ayework.rules.schedules import (
     plan,
     zone_of,
 )
-from django_ayework.store.connections import project_code_within
-from django_ayework.store.database import atomic, clock, connection, own_transaction
+from django_ayework.store.database import atomic, clock, own_transaction, project_code_within
 from django_ayework.store.rows import find_row
 from django_ayework.store.schedules import (
     change_schedule,
@@ -327,7 +326,7 @@ def request_of(row: Schedule) -> WorkRequest[Any, Any] | Handle[Any, Any] | None
         return registry.get(row.function).build(json.loads(row.input or "{}"))
     if isinstance(declared.run, WorkRequest):
         return replace(declared.run, id=new_id())
-    with project_code_within(connection()):
+    with project_code_within():
         given = declared.run()
     if isinstance(given, WorkRequest):
         return given if find_row(given.id) is None else replace(given, id=new_id())
@@ -350,7 +349,7 @@ def next_moment(row: Schedule, now: datetime) -> datetime | None:
     declared = schedules.find(row.name)
     if declared is None or declared.next is None:
         raise Overtaken
-    with project_code_within(connection()):
+    with project_code_within():
         given = declared.next(max(now, row.start_at or now).astimezone(zone_of(row.tz)))
     if given is None:
         return None

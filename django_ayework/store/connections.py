@@ -17,15 +17,7 @@ from django.db import Error, connections, reset_queries
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
-from django_ayework.compat import (
-    blocks_of,
-    commit_callbacks,
-    is_broken,
-    keep_open,
-    make_robust,
-    outlive,
-    statement_wrappers,
-)
+from django_ayework.compat import blocks_of, is_broken, keep_open, outlive, statement_wrappers
 from django_ayework.documentation import logged
 from django_ayework.heartbeat import beat, beat_before, current_heartbeat, taking_any_time
 
@@ -199,19 +191,6 @@ def project_code() -> Generator[None]:
         if current_heartbeat() is not None:
             with suppress(Error):  # of a connection that has ended, and cannot be closed once more
                 keep_connections()
-
-
-@contextmanager
-def project_code_within(connection: BaseDatabaseWrapper) -> Generator[None]:
-    """Let code of the project's run inside of a transaction of the engine's.
-
-    An error of a callback of its commit that the code registers is logged only. Django would raise it from a
-    transaction that has committed, and drop the callbacks behind it, such as the engine's own.
-    """
-    first = len(commit_callbacks(connection))
-    with project_code():
-        yield
-    make_robust(connection, first)
 
 
 def open_blocks() -> dict[str, int | None]:

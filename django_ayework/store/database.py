@@ -23,10 +23,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model, QuerySet
 from django.db.models.manager import Manager
 
-from django_ayework.compat import blocks_of, commits_on_exit, is_broken
+from django_ayework.compat import blocks_of, commit_callbacks, commits_on_exit, is_broken, make_robust
 from django_ayework.conf import get_settings
 from django_ayework.documentation import documented
-from django_ayework.store.connections import has_connected, has_failed, run_prepared
+from django_ayework.store.connections import has_connected, has_failed, project_code, run_prepared
 from django_ayework.store.dialects import Dialect, dialect_of
 
 P = ParamSpec("P")
@@ -99,6 +99,19 @@ def savepoints() -> Iterator[None]:
             if database.in_atomic_block:
                 stack.enter_context(transaction.atomic(using=database.alias))
         yield
+
+
+@contextmanager
+def project_code_within() -> Generator[None]:
+    """Let code of the project's run inside of a transaction of the engine's.
+
+    An error of a callback of its commit that the code registers is logged only. Django would raise it from a
+    transaction that has committed, and drop the callbacks behind it, such as the engine's own.
+    """
+    first = len(commit_callbacks(connection()))
+    with project_code():
+        yield
+    make_robust(connection(), first)
 
 
 def open_transactions() -> int:

@@ -40,11 +40,7 @@ from django_ayework.propagation import propagators
 from django_ayework.rules.formatting import class_path, error_text, traceback_of
 from django_ayework.rules.retry import AttemptDecision, decide_failure, die, expire, has_expired
 from django_ayework.rules.states import Outcome, Reason
-from django_ayework.store.connections import (
-    end_if_forked,
-    failed_to_connect,
-    note_connection,
-)
+from django_ayework.store.connections import end_if_forked, failed_to_connect, note_connection
 from django_ayework.store.database import alias, clock
 from django_ayework.worker.handlers import (
     Cancellation,

@@ -7,8 +7,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -16,6 +15,7 @@ from django_ayework.compat import after_fork_in_child
 from django_ayework.conf import doer_of
 from django_ayework.define.types import AnyBatchType, BatchType, registry
 from django_ayework.doers import Doer, TellsRoom
+from django_ayework.doers.base import guarded
 from django_ayework.flow.hooks import report
 from django_ayework.rules.controls import Controls, allocated, capped
 from django_ayework.store import claims
@@ -257,15 +257,6 @@ class Gathering:
         return Batch(self._buffers.pop(type).deliveries)
 
 
-@contextmanager
-def guarded_doer(doer: object, failure: str) -> Generator[None]:
-    """Report what a doer raises in the block, and go on: the other types do not depend on it."""
-    try:
-        yield
-    except BaseException as error:
-        report(error, "queue", f"{doer!r} {failure}")
-
-
 #: How many works of one worker doers may hold, running and waiting; those that wait are kept from others.
 MOST_HELD = 512
 #: Seconds a work may have waited in a doer without being checked for a loss again before it runs.
@@ -294,14 +285,16 @@ class Dispatcher:
         self._doers = list(in_use.values())
         for doer in self._doers:
             if isinstance(doer, TellsRoom):
-                with guarded_doer(doer, "could not say when it has room, so the worker asks at its polls"):
-                    self._unsubscribe.append(doer.on_room(on_room))
+                failure = f"{doer!r} could not say when it has room, so the worker asks at its polls"
+                guarded(partial(self._subscribe, doer, on_room), failure)
+
+    def _subscribe(self, doer: TellsRoom, on_room: Callable[[], object]) -> None:
+        self._unsubscribe.append(doer.on_room(on_room))
 
     def close(self) -> None:
         """Unsubscribe."""
         for unsubscribe in self._unsubscribe:
-            with guarded_doer(unsubscribe, "could not end a subscription"):
-                unsubscribe()
+            guarded(unsubscribe, f"{unsubscribe!r} could not end a subscription")
 
     def room(self, doer: Doer) -> int:
         """Return how many more works a doer may be given now; none while it cannot say."""

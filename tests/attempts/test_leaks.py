@@ -15,33 +15,16 @@ from tests.app.models import Order
 from tests.attempts import forms
 from tests.attempts.conftest import ended
 from tests.attempts.forms import form, plain
-from tests.fixtures import consistent  # noqa: F401
+from tests.fixtures import consistent, kept_blocks, leave_a_block_open, nothing_kept  # noqa: F401
 from tests.marks import on_sqlite
 from tests.processes import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ONCE = Retry(attempts=1)
-kept = []
-
-
-@pytest.fixture(autouse=True)
-def nothing_kept():
-    yield
-    for one in kept:
-        with pytest.raises(Exception, match="closed by django_ayework"):
-            one.close()
-    kept.clear()
-
-
-def pages():
-    with transaction.atomic():
-        Order.objects.create(reference="leaked")
-        yield
 
 
 def leaked_transaction() -> None:
-    kept.append(pages())
-    next(kept[-1])
+    leave_a_block_open("leaked")
 
 
 def and_write(leak, *arguments) -> None:
@@ -193,7 +176,7 @@ def test_such_a_leak_fails_the_attempt_while_a_test_drains(declared):
 def test_a_generator_that_is_collected_later_ends_no_other_transaction():
     def collects() -> None:
         Order.objects.create(reference="kept")
-        kept.clear()
+        kept_blocks.clear()
         gc.collect()
 
     with running_worker(concurrency=1):

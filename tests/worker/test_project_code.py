@@ -14,31 +14,15 @@ from django_ayework.signals import work_started, work_succeeded, worker_started
 from django_ayework.testing import running_worker
 from tests.app.models import Order
 from tests.attempts.conftest import connected
+from tests.fixtures import kept_blocks, leave_a_block_open, nothing_kept  # noqa: F401
 from tests.marks import on_servers, on_sqlite
 from tests.processes import eventually
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
-KEPT = []
 
 
-@pytest.fixture(autouse=True)
-def nothing_kept():
-    yield
-    for one in KEPT:
-        with pytest.raises(Exception, match="closed by django_ayework"):
-            one.close()
-    KEPT.clear()
-
-
-def in_a_block(alias):
-    with transaction.atomic(using=alias):
-        Order.objects.using(alias).create(reference="of the receiver")
-        yield
-
-
-def leave_a_block_open(*given, alias="default", **more) -> dict[str, str]:
-    KEPT.append(in_a_block(alias))
-    next(KEPT[-1])
+def leave_a_transaction_open(*given, **more) -> dict[str, str]:
+    leave_a_block_open("of the receiver")
     return {}
 
 
@@ -68,7 +52,7 @@ def writes_atomically(number: int = 0) -> None:
 
 
 @pytest.mark.parametrize("declared", [writes, writes_in_async, writes_atomically], ids=lambda one: one.name)
-@pytest.mark.parametrize("leave", [leave_a_block_open, switch_autocommit_off])
+@pytest.mark.parametrize("leave", [leave_a_transaction_open, switch_autocommit_off])
 def test_what_a_handler_writes_is_committed_after_a_receiver_has_left_a_transaction_open(
     declared, leave, caplog
 ):
@@ -84,13 +68,13 @@ def test_what_a_handler_writes_is_committed_after_a_receiver_has_left_a_transact
 def test_what_a_handler_writes_is_committed_after_a_hook_of_the_log_has_left_a_transaction_open(
     settings, declared
 ):
-    settings.AYEWORK = {**settings.AYEWORK, "LOG_CONTEXT": leave_a_block_open}
+    settings.AYEWORK = {**settings.AYEWORK, "LOG_CONTEXT": leave_a_transaction_open}
     with running_worker(concurrency=1):
         enqueue(declared(number=1)).result(timeout=20)
     assert references() == ["order 1"]
 
 
-@pytest.mark.parametrize("leave", [leave_a_block_open, switch_autocommit_off])
+@pytest.mark.parametrize("leave", [leave_a_transaction_open, switch_autocommit_off])
 def test_a_worker_claims_after_a_receiver_of_its_start_has_left_a_transaction_open(leave):
     with connected(leave, worker_started), running_worker(concurrency=1):
         handle = enqueue(writes(number=1))
@@ -121,8 +105,8 @@ def other(monkeypatch) -> str:
 def test_a_receiver_writes_to_another_database_after_one_has_left_a_transaction_open_there(other):
     def receive(work, **more) -> None:
         Order.objects.using(other).create(reference=work.id)
-        if len(KEPT) < 1:
-            leave_a_block_open(alias=other)
+        if not kept_blocks:
+            leave_a_block_open("of the receiver", other)
 
     with connected(receive, work_succeeded), running_worker(concurrency=1):
         handles = [enqueue(writes(number=number)) for number in range(3)]
