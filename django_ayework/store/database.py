@@ -109,9 +109,28 @@ def project_code_within() -> Generator[None]:
     transaction that has committed, and drop the callbacks behind it, such as the engine's own.
     """
     first = len(commit_callbacks(connection()))
-    with project_code():
+    with project_code(), noting_rollbacks():
         yield
     make_robust(connection(), first)
+
+
+def noting_rollbacks() -> AbstractContextManager[None]:
+    """Return a block for code of the project's inside of a transaction of the engine's.
+
+    MariaDB and MySQL roll the whole transaction back at a deadlock, and carry out the next statement in a new
+    one. Code that catches the error would lose its rows unnoticed, so the transaction cannot be committed.
+    """
+    return connection().execute_wrapper(note_rollback)
+
+
+def note_rollback(run: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
+    """Run a statement, and mark its transaction as rolled back if the database has done that."""
+    try:
+        return run(sql, params, many, context)
+    except Error as error:
+        if code_of(error) in dialect().collision_codes and context["connection"].in_atomic_block:
+            transaction.set_rollback(True, using=alias())
+        raise
 
 
 def open_transactions() -> int:

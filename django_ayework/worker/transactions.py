@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any, TypeVar, cast
@@ -24,7 +24,14 @@ from django_ayework.flow.settle import Settlement, settle_here, was_settled
 from django_ayework.flow.uncommitted import settling
 from django_ayework.store.attempts import write_progress
 from django_ayework.store.connections import unwound
-from django_ayework.store.database import atomic, connection, is_contention, is_spoiled, open_transactions
+from django_ayework.store.database import (
+    atomic,
+    connection,
+    is_contention,
+    is_spoiled,
+    noting_rollbacks,
+    open_transactions,
+)
 from django_ayework.store.leases import holders_of
 from django_ayework.store.rows import lock_rows
 from django_ayework.worker.handlers import in_thread, require_plain_act, settlement_of
@@ -192,6 +199,8 @@ class AttemptTransactions:
 
     def _settle(self, settlement: Settlement, own: OwnTransaction) -> None:
         """Write the outcome within the transaction; raise when the work is somebody else's meanwhile."""
+        if (refusal := own.spoilt()) is not None:
+            raise refusal
         if not self._stored:
             return
         id, delivery = settlement.row.id, settlement.row.delivery
@@ -289,8 +298,9 @@ class OwnTransaction:
             raise self._refusal("open one inside transaction.atomic() that is left open")
         if not self.attempt.depth and not connection().get_autocommit():
             raise self._refusal("open a transaction while autocommit is off")
-        self._atomic: AbstractContextManager[None] = atomic()
-        self._atomic.__enter__()
+        self._blocks = ExitStack()
+        self._blocks.enter_context(atomic())
+        self._blocks.enter_context(noting_rollbacks())
         self._outer, settling.id = settling.id, self.attempt.delivery.row.id if self.settles else ""
         return self
 
@@ -310,14 +320,14 @@ class OwnTransaction:
         left = unwound(connection(), depth + 1, error)
         refusal = error or self._refused_end(bool(left))
         if refusal is not None:
-            self._atomic.__exit__(type(refusal), refusal, trace)
+            self._blocks.__exit__(type(refusal), refusal, trace)
             if error is None:
                 raise refusal
             return
         # Callbacks that wait for a test's transaction go on waiting.
         callbacks = take_commit_callbacks(connection()) if self.settles and not depth else []
         try:
-            self._atomic.__exit__(None, None, None)
+            self._blocks.__exit__(None, None, None)
         except (OperationalError, InterfaceError) as unanswered:
             if self.settlement is None or depth or not self._has_committed(self.settlement, unanswered):
                 raise
@@ -331,14 +341,14 @@ class OwnTransaction:
                 report(raised, "commit", message)
 
     def _refused_end(self, left: bool) -> InvalidInstruction | None:
-        """Return why a block cannot be committed that has ended without an error.
-
-        After an error of the database that was caught, the commit would roll back, and say nothing. A block
-        that settles has written the outcome since, which fails then.
-        """
+        """Return why a block cannot be committed that has ended without an error."""
         if left:
             return self._refusal("leave transaction.atomic() open inside its transaction")
-        if self.settles or not is_spoiled():
+        return self.spoilt()
+
+    def spoilt(self) -> InvalidInstruction | None:
+        """Return an error if one of the database was caught: the commit would roll back, unnoticed."""
+        if not is_spoiled():
             return None
         return self._refusal(
             "catch an error of the database in its transaction, unless the failing part is in "

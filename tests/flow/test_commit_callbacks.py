@@ -4,7 +4,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, OperationalError, connection, transaction
 
 from django_ayework import Context, enqueue, schedule, work
 from django_ayework.define.schedules import schedules
@@ -69,17 +69,34 @@ def test_one_of_a_function_that_appends_is_logged_and_the_outcomes_are_announced
     assert "came too late" not in caplog.text
 
 
-@pytest.mark.vendors("postgresql")
-@pytest.mark.parametrize("spoil", ["an error is caught", "the connection is closed"])
-def test_a_function_that_appends_and_spoils_the_transaction_fails_its_work_alone(spoil):
-    order = Order.objects.create(reference="first")
+def catch_an_error() -> None:
+    with suppress(IntegrityError):
+        Order.objects.create(pk=Order.objects.create(reference="first").pk)
 
+
+def catch_a_deadlock() -> None:
+    def deadlock(execute, sql, params, many, context):
+        raise OperationalError(1213, "Deadlock found when trying to get lock")
+
+    with connection.execute_wrapper(deadlock), connection.cursor() as cursor, suppress(OperationalError):
+        cursor.execute("SELECT 1")
+
+
+def close_the_connection() -> None:
+    connection.close()
+
+
+SPOILS = {
+    "postgresql": [catch_an_error, close_the_connection],
+    "mysql": [catch_a_deadlock, close_the_connection],
+    "sqlite": [close_the_connection],
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILS[connection.vendor])
+def test_a_function_that_appends_and_spoils_the_transaction_fails_its_work_alone(spoil):
     def append(before: int | None) -> int:
-        if spoil == "an error is caught":
-            with suppress(IntegrityError):
-                Order.objects.create(pk=order.pk)
-        else:
-            connection.close()
+        spoil()
         return 1
 
     @work(name="t.flow.spoils", retry=ONCE)

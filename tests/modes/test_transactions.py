@@ -1,10 +1,11 @@
 """The transaction of an attempt: what its commit brings, and what is left when the work is lost."""
 
 import threading
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
-from django.db import IntegrityError, connection, connections, transaction
+from django.db import IntegrityError, OperationalError, connection, connections, transaction
 
 from django_ayework import Context, Retry, cancel, complete, enqueue, enqueue_many, signals, work
 from django_ayework.flow.maintenance import reclaim
@@ -17,7 +18,8 @@ from tests.fixtures import quick_polls  # noqa: F401
 from tests.marks import on_servers
 from tests.modes import works
 from tests.modes.works import TWICE, held_atomic, held_between, held_between_async, note, notes
-from tests.processes import ended, eventually, worker_process
+from tests.processes import PATIENCE, ended, eventually, worker_process
+from tests.races.holding import in_thread, somebody_waits
 from tests.worker.conftest import proxy  # noqa: F401
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -100,6 +102,41 @@ def test_a_constraint_that_fails_at_the_commit_fails_the_attempt(declare):
     state = handle.state()
     assert (state.status, state.reason, notes()) == ("dead", "exhausted", [])
     assert state.error.startswith(IntegrityError.__name__)
+
+
+@pytest.mark.vendors("mysql")
+def test_a_transaction_that_the_database_rolls_back_at_a_deadlock_is_not_settled(declare):
+    ours, theirs = (Order.objects.create(reference=name).pk for name in ("ours", "theirs"))
+    locked, held = threading.Event(), threading.Event()
+
+    def update(pk: int) -> None:
+        with connection.cursor() as cursor:  # the ORM marks the transaction as broken, a cursor does not
+            cursor.execute(f"UPDATE {Order._meta.db_table} SET reference = 'updated' WHERE id = %s", [pk])
+
+    def act(ctx: Context) -> None:
+        note(ctx, "before the deadlock")
+        update(ours)
+        locked.set()
+        assert held.wait(PATIENCE)
+        eventually(somebody_waits)
+        with suppress(OperationalError):
+            update(theirs)
+
+    def other() -> None:
+        """Lock the rows the other way round, and write more than the handler, which is then the victim."""
+        assert locked.wait(PATIENCE)
+        with transaction.atomic():
+            Order.objects.bulk_create(Order(reference="many") for _ in range(20))
+            update(theirs)
+            held.set()
+            update(ours)
+            transaction.set_rollback(True)
+
+    handle = enqueue(declare(act)())
+    with in_thread(other), running_worker(burst=True) as worker:
+        worker._thread.join(20)
+    assert (handle.state().status, notes()) == ("dead", ["ours", "theirs"])
+    assert "expected the handler not to catch an error of the database" in handle.state().error
 
 
 @pytest.fixture

@@ -53,8 +53,13 @@ def in_thread(act: Callable[[], object]) -> Iterator[None]:
 
 
 def somebody_waits() -> bool:
-    """Whether another session of PostgreSQL waits for a lock of this one."""
-    waiting = "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+    """Whether another session waits for a lock of this one; of MariaDB, for any lock."""
+    waiting = {
+        "postgresql": (
+            "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+        ),
+        "mysql": "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'",
+    }[connection.vendor]
     with connection.cursor() as cursor:
         cursor.execute(waiting)
         return cursor.fetchone() is not None
