@@ -14,7 +14,7 @@ from django_ayework.define.handles import C, G, Handle, P, R, T, WorkState
 from django_ayework.define.options import EnqueueOptions
 from django_ayework.define.requests import WorkRequest, watch
 from django_ayework.documentation import type_error
-from django_ayework.flow import acts, bulk_actions, changing, controls, counts, handles, termination
+from django_ayework.flow import acts, bulk_actions, controls, counts, handles, termination
 from django_ayework.flow import enqueue as queueing
 from django_ayework.flow import explain as explaining
 from django_ayework.flow import retry as retrying
@@ -207,7 +207,7 @@ def trigger(*ids: str) -> list[WorkState]:
 
     Raises WorkNotFound, and NotTriggerable for a work that is not scheduled.
     """
-    return changing.all_or_none(changing.trigger, ids)
+    return acts.all_or_none(acts.trigger, ids)
 
 
 @sync_only
@@ -218,7 +218,7 @@ def change_priority(*ids: str, priority: int) -> list[WorkState]:
 
     Raises WorkNotFound; NotWaiting for a work that runs or has ended; InvalidOption.
     """
-    return changing.all_or_none(changing.change_priority, ids, priority)
+    return acts.all_or_none(acts.change_priority, ids, priority)
 
 
 @sync_only
@@ -227,7 +227,7 @@ def change_queue(*ids: str, queue: str) -> list[WorkState]:
 
     Raises WorkNotFound; NotWaiting for a work that runs or has ended; InvalidOption.
     """
-    return changing.all_or_none(changing.change_queue, ids, queue)
+    return acts.all_or_none(acts.change_queue, ids, queue)
 
 
 @sync_only

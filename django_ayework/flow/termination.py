@@ -1,4 +1,4 @@
-"""Cancel, complete and delete works. The modules ``retry`` and ``changing`` have the other acts.
+"""Cancel, complete and delete works. The modules ``retry`` and ``acts`` have the other acts.
 
 Each act finds works, locks them, decides what becomes of them, moves them, and records what follows in a
 unit of work. Each runs in one transaction: the caller's, or one of its own that is repeated after a deadlock.

@@ -50,10 +50,10 @@ from django_ayework.store.database import alias, clock, sync_only
 from django_ayework.store.lanes import lanes_with_work
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.attempt import Ended, HandlerCall, opened, require_recordable, run
-from django_ayework.worker.beginning import note_deliveries
 from django_ayework.worker.claimer import deliveries_of
 from django_ayework.worker.dispatch import claim_groups_of, size_of
 from django_ayework.worker.in_flight import Batch, Delivery
+from django_ayework.worker.leases import note_deliveries
 from django_ayework.worker.worker import Worker
 
 logger = logging.getLogger("django_ayework")

@@ -27,10 +27,10 @@ from django_ayework.flow.hooks import report
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.store.connections import keep_connections, tidy_connections
 from django_ayework.worker.attempt import Ended, arun, escaped, run
-from django_ayework.worker.beginning import Beginning
 from django_ayework.worker.handlers import put_off
 from django_ayework.worker.in_flight import Batch, Delivery
 from django_ayework.worker.interruption import end_connections, leave_clean
+from django_ayework.worker.leases import Beginning
 
 logger = logging.getLogger("django_ayework")
 

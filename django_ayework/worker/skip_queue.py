@@ -31,10 +31,10 @@ from django_ayework.store.rows import WorkRow
 from django_ayework.worker.attempt import Ended
 from django_ayework.worker.claimer import as_deliveries
 from django_ayework.worker.executor import Load
+from django_ayework.worker.health import CHECK_EVERY
 from django_ayework.worker.in_flight import Delivery
 from django_ayework.worker.maintenance import MaintenanceThread
 from django_ayework.worker.shutdown import ends_in_time
-from django_ayework.worker.watchdog import CHECK_EVERY
 from django_ayework.worker.worker import Engine
 
 logger = logging.getLogger("django_ayework")

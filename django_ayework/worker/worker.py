@@ -36,14 +36,19 @@ from django_ayework.worker.attempt import Ended
 from django_ayework.worker.claimer import Claimer, Commands, Prefetch
 from django_ayework.worker.dispatch import Dispatcher
 from django_ayework.worker.executor import Executor, Load, tend_connections
-from django_ayework.worker.health import WorkerHealth, WorkerRegistration
+from django_ayework.worker.health import (
+    CHECK_EVERY,
+    Watchdog,
+    WatchedThread,
+    WorkerHealth,
+    WorkerRegistration,
+)
 from django_ayework.worker.in_flight import ActiveWork, Delivery, InFlight, active_works
 from django_ayework.worker.leases import LeaseThread
 from django_ayework.worker.maintenance import MaintenanceThread, Scheduler
 from django_ayework.worker.settler import Settler
 from django_ayework.worker.shutdown import ends_in_time, wind_down
 from django_ayework.worker.threads import EngineThread, Recovery, WakeEvent
-from django_ayework.worker.watchdog import CHECK_EVERY, Watchdog, WatchedThread
 
 logger = logging.getLogger("django_ayework")
 
@@ -141,8 +146,7 @@ class Worker(Engine):
         registry.load()
         self._wake = WakeEvent()
         asked = concurrency or get_settings().concurrency
-        # Handlers take their connections from the project's pool, if it has one; a work without one would
-        # wait in its slot, and fail.
+        # Handlers take connections from the project's pool: a work without one would wait, and fail.
         super().__init__(new_uuid7(), min(asked, pool_size() or asked), self._wake.set, "claiming")
         if self.concurrency < asked:
             logger.warning("Note: %s. %s", text_of_small_pool(self.concurrency, asked), logged("small-pool"))
@@ -336,12 +340,8 @@ class Worker(Engine):
             if not self._stopping.is_set():
                 self.health.enter(Phase.WORKING)
             send(signals.worker_started, "of a started worker", Worker, worker=self)
-            logger.info(
-                "Worker %s started: %d at a time, %s.",
-                self.id,
-                self.concurrency,
-                ", ".join(self.queues) or "all queues",
-            )
+            queues = ", ".join(self.queues) or "all queues"
+            logger.info("Worker %s started: %d at a time, %s.", self.id, self.concurrency, queues)
         except BaseException as error:
             self._error = error
             return

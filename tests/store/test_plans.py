@@ -15,7 +15,7 @@ from django_ayework.store import backlog, claims, deletion, dependencies, lanes,
 from django_ayework.store import causes as store_causes
 from django_ayework.store.database import atomic, clock, fetch
 from django_ayework.store.dependencies import Outcomes, WaiterRow, Watch
-from django_ayework.store.identity import Search, find_live_units, newest_matches
+from django_ayework.store.entries import Search, find_live_units, newest_matches
 from django_ayework.store.lanes import Lane, lanes_behind, lanes_of, poll, turns_of
 from django_ayework.store.leases import lapsed_ids, lock_lapsed, renew
 from django_ayework.store.selection import Cursor, selection_of

@@ -13,7 +13,7 @@ from django_ayework.signals import work_failed
 from django_ayework.store import transitions as stored_transitions
 from django_ayework.store.database import clock, in_transaction
 from django_ayework.testing import running_worker
-from django_ayework.worker import beginning, handlers
+from django_ayework.worker import handlers, leases
 from tests.marks import each_database, on_servers
 from tests.processes import PATIENCE, ended, eventually, worker_process
 from tests.races.holding import transaction_elsewhere
@@ -84,7 +84,7 @@ def test_a_last_attempt_that_is_lost_with_its_worker_is_logged_and_counted_as_a_
 
 def taken_once(monkeypatch: pytest.MonkeyPatch, chosen: set[str]) -> None:
     """Let leases lapse, and works be reclaimed, when their last attempts are about to begin first."""
-    begin = beginning.transitions.begin
+    begin = leases.transitions.begin
 
     def begin_late(deliveries, worker):
         mine = chosen.intersection(deliveries)
@@ -94,7 +94,7 @@ def taken_once(monkeypatch: pytest.MonkeyPatch, chosen: set[str]) -> None:
             assert len(reclaim(sparing=set(deliveries) - mine)) == len(mine)
         return begin(deliveries, worker)
 
-    monkeypatch.setattr(beginning.transitions, "begin", begin_late)
+    monkeypatch.setattr(leases.transitions, "begin", begin_late)
 
 
 @pytest.mark.parametrize("kind", [once_here, once_async], ids=lambda kind: kind.name)
@@ -123,7 +123,7 @@ def test_works_begin_by_one_session_for_all_which_is_replaced_when_it_is_lost(mo
     """A doer may run many works at a time. They need no sessions of their own to begin."""
     monkeypatch.setattr(handlers, "PUT_OFF_FOR", 0.01)
     sessions: list[object] = []
-    begin = beginning.transitions.begin
+    begin = leases.transitions.begin
 
     def begin_in_session(deliveries, worker):
         connection.ensure_connection()
@@ -132,7 +132,7 @@ def test_works_begin_by_one_session_for_all_which_is_replaced_when_it_is_lost(mo
             connection.connection.close()
         return begin(deliveries, worker)
 
-    monkeypatch.setattr(beginning.transitions, "begin", begin_in_session)
+    monkeypatch.setattr(leases.transitions, "begin", begin_in_session)
     first = enqueue(once_async(number=1))
     with running_worker(concurrency=20):
         all_end([first])
@@ -150,13 +150,13 @@ def test_an_async_last_attempt_that_another_handler_cancels_as_it_begins_goes_on
 
 
 def test_the_time_of_an_attempt_counts_from_its_call(monkeypatch):
-    begin = beginning.transitions.begin
+    begin = leases.transitions.begin
 
     def begin_late(deliveries, worker):
         eventually(lambda: time.monotonic() > started_at + 1.5)
         return begin(deliveries, worker)
 
-    monkeypatch.setattr(beginning.transitions, "begin", begin_late)
+    monkeypatch.setattr(leases.transitions, "begin", begin_late)
     started_at = time.monotonic()
     handles = enqueue_many([kind(number=1) for kind in (once_here, once_async)], timeout=1)
     with running_worker(concurrency=2):
@@ -218,7 +218,7 @@ def test_a_slot_that_a_long_handler_holds_ends_after_the_worker(stage, settings)
 def test_a_pause_takes_nothing_back_that_begins(stage, monkeypatch, settings):
     """One row of the batch is locked, and the others are noted: they could not be released one by one."""
     settings.AYEWORK = {"POLL_INTERVAL": 0.05, "LEASE": 2}
-    begin, held, is_paused = beginning.transitions.begin, list[str](), threading.Event()
+    begin, held, is_paused = leases.transitions.begin, list[str](), threading.Event()
     handles = enqueue_many([once_together(number) for number in range(2)])
 
     def begin_partly(deliveries, worker):
@@ -232,7 +232,7 @@ def test_a_pause_takes_nothing_back_that_begins(stage, monkeypatch, settings):
             time.sleep(0.6)
             return noted
 
-    monkeypatch.setattr(beginning.transitions, "begin", begin_partly)
+    monkeypatch.setattr(leases.transitions, "begin", begin_partly)
     with running_worker(concurrency=1):
         assert is_paused.wait(PATIENCE)
         resume(type="worker.once_together")
@@ -243,9 +243,9 @@ def test_a_pause_takes_nothing_back_that_begins(stage, monkeypatch, settings):
 @on_servers
 def test_a_slot_does_not_wait_for_a_row_that_another_transaction_holds(stage, monkeypatch, reported):
     """The work runs once the row is free. Meanwhile the slot runs others."""
-    monkeypatch.setattr(beginning, "LOCKED_FOR", 0.0)
+    monkeypatch.setattr(leases, "LOCKED_FOR", 0.0)
     monkeypatch.setattr(handlers, "PUT_OFF_FOR", 0.01)
-    begin = beginning.transitions.begin
+    begin = leases.transitions.begin
     waits, other = enqueue(once_here(number=1), priority=1), enqueue(once_here(number=2))
     tries = [waits.id]
 
@@ -256,7 +256,7 @@ def test_a_slot_does_not_wait_for_a_row_that_another_transaction_holds(stage, mo
                 return begin(deliveries, worker)
         return begin(deliveries, worker)
 
-    monkeypatch.setattr(beginning.transitions, "begin", begin_locked)
+    monkeypatch.setattr(leases.transitions, "begin", begin_locked)
     with running_worker(concurrency=1):
         all_end([waits, other])
     assert sorted(stage.started) == [1, 2]

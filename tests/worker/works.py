@@ -18,7 +18,7 @@ from asgiref.sync import sync_to_async
 
 from django_ayework import BatchItem, Context, Retry, batch_work, work
 from django_ayework.doers import unlimited
-from django_ayework.worker import watchdog
+from django_ayework.worker import health
 from tests.processes import eventually
 
 NEVER_IN_A_TEST = 60.0
@@ -51,7 +51,7 @@ class Stage:
 stage = Stage()
 
 if os.environ.get("TEST_NO_CUT"):  # as if a driver did not return from a connection that was cut
-    watchdog.cut = lambda connection: True
+    health.cut = lambda connection: True
 
 
 @work(name="worker.quick")
