@@ -37,62 +37,24 @@ def _ayework_present() -> Iterator[None]:
         module.close_idle()
 
 
-def kit(name: str) -> Any:
-    """Return a function of the kit."""
-    from django_ayework import testing
+def kit_fixture(name: str) -> Any:
+    """Return the fixture that is a function of the kit."""
 
-    return getattr(testing, name)
+    def function() -> Any:
+        from django_ayework import testing
 
+        return getattr(testing, name)
 
-@pytest.fixture
-def drain() -> Any:
-    """See django_ayework.testing.drain."""
-    return kit("drain")
-
-
-@pytest.fixture
-def perform() -> Any:
-    """See django_ayework.testing.perform."""
-    return kit("perform")
+    function.__doc__ = f"See django_ayework.testing.{name}."
+    return pytest.fixture(name=name)(function)
 
 
-@pytest.fixture
-def enqueued() -> Any:
-    """See django_ayework.testing.enqueued."""
-    return kit("enqueued")
-
-
-@pytest.fixture
-def assert_enqueued() -> Any:
-    """See django_ayework.testing.assert_enqueued."""
-    return kit("assert_enqueued")
-
-
-@pytest.fixture
-def assert_not_enqueued() -> Any:
-    """See django_ayework.testing.assert_not_enqueued."""
-    return kit("assert_not_enqueued")
-
-
-@pytest.fixture
-def time_travel() -> Any:
-    """See django_ayework.testing.time_travel."""
-    return kit("time_travel")
-
-
-@pytest.fixture
-def running_worker() -> Any:
-    """See django_ayework.testing.running_worker."""
-    return kit("running_worker")
-
-
-@pytest.fixture
-def tick() -> Any:
-    """See django_ayework.testing.tick."""
-    return kit("tick")
-
-
-@pytest.fixture
-def run_bulk_actions() -> Any:
-    """See django_ayework.testing.run_bulk_actions."""
-    return kit("run_bulk_actions")
+drain = kit_fixture("drain")
+perform = kit_fixture("perform")
+enqueued = kit_fixture("enqueued")
+assert_enqueued = kit_fixture("assert_enqueued")
+assert_not_enqueued = kit_fixture("assert_not_enqueued")
+time_travel = kit_fixture("time_travel")
+running_worker = kit_fixture("running_worker")
+tick = kit_fixture("tick")
+run_bulk_actions = kit_fixture("run_bulk_actions")
