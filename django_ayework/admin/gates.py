@@ -26,6 +26,7 @@ from django_ayework.rules.states import Status, is_terminal
 from django_ayework.store.database import rows
 from django_ayework.store.rows import with_status
 
+HAD_ENDED = ngettext_lazy("%(count)d gate had ended already.", "%(count)d gates had ended already.", "count")
 OPEN = ObjectAction(
     name="open",
     label=gettext_lazy("Open now"),
@@ -34,9 +35,7 @@ OPEN = ObjectAction(
     act="complete",
     done=ngettext_lazy("%(count)d gate was opened.", "%(count)d gates were opened.", "count"),
     sentence=gettext_lazy("Opened by hand. It was %(status)s."),
-    untouched=ngettext_lazy(
-        "%(count)d gate had ended already.", "%(count)d gates had ended already.", "count"
-    ),
+    untouched=HAD_ENDED,
 )
 GIVE_UP = ObjectAction(
     name="give_up",
@@ -46,9 +45,7 @@ GIVE_UP = ObjectAction(
     act="cancel",
     done=ngettext_lazy("%(count)d gate was given up.", "%(count)d gates were given up.", "count"),
     sentence=gettext_lazy("Given up by hand. It was %(status)s."),
-    untouched=ngettext_lazy(
-        "%(count)d gate had ended already.", "%(count)d gates had ended already.", "count"
-    ),
+    untouched=HAD_ENDED,
 )
 #: The words for the statuses that a gate can have.
 STANDINGS: Mapping[str, Any] = {
