@@ -320,39 +320,17 @@ setting_changed.connect(forget_templates, dispatch_uid="django_ayework.flow.new_
 
 
 def new_row(type: str, options: Mapping[str, Any], stored: str) -> WorkRow:
-    """Return a row with the columns that follow from type and options, everything else as a work begins."""
+    """Return a row with the columns that follow from type and options; row_at() has the moments."""
     about_type, about_id = options.get("about", (None, None))
     return WorkRow(
         id="",
+        input="",
         type=type,
         queue=options.get("queue", DEFAULT_QUEUE),
-        status=Status.PENDING,
-        reason="",
         priority=options.get("priority", 0),
         fairness=options.get("fairness", ""),
-        group_id=None,
-        parent_id=None,
-        chain_id=None,
-        chain_index=0,
         about_type=about_type,
         about_id=about_id,
-        input="",
         options=stored,
-        result=None,
-        error="",
-        progress=None,
-        attempt=0,
-        delivery=0,
-        worker=None,
-        leased_until=None,
-        deadline=None,
-        queued_at=datetime.max,  # row_at() has the moments
-        run_at=datetime.max,
-        started_at=None,
-        ended_at=None,
-        completed_by=None,
-        dedup_key=None,
-        dedup_type=None,
         unit=options.get("unit"),
-        sort_key="",
     )

@@ -138,28 +138,22 @@ def run_again(unit_of_work: UnitOfWork, row: WorkRow, input: Any) -> Handle[Any,
     """
     options = decode_options(row.options)
     repeated = encode_options(replace(options, released_by=gate_of(row, options)))
-    new = row._replace(
+    new = WorkRow(
         id=new_id(),
-        status=Status.PENDING,
-        group_id=None,
-        parent_id=row.id,
-        chain_id=None,
-        chain_index=0,
         input=row.input if input is None else new_input(row, input),
+        type=row.type,
+        queue=row.queue,
+        priority=row.priority,
+        fairness=row.fairness,
+        parent_id=row.id,
+        about_type=row.about_type,
+        about_id=row.about_id,
         options=with_headers(repeated, headers_of(row.options)),
-        error="",
-        progress=None,
-        attempt=0,
-        delivery=0,
         deadline=deadline_anew(row, unit_of_work.now),
         queued_at=unit_of_work.now,
         run_at=unit_of_work.now,
-        dedup_key=None,
-        dedup_type=None,
-        result=None,
-        started_at=None,
-        ended_at=None,
-        completed_by=None,
+        unit=row.unit,
+        sort_key=row.sort_key,
     )
     watched = watched_by(row.id) if options.blocked else []
     succeeded = [id for id, outcome in watched if outcome == Status.SUCCESS]

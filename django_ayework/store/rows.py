@@ -18,42 +18,45 @@ from django_ayework.store.many_rows import update_rows
 
 
 class WorkRow(NamedTuple):
-    """Every column of a work; first those in which works differ that are queued together."""
+    """Every column of a work; first those in which works differ that are queued together.
+
+    The defaults are those of a work that is new.
+    """
 
     id: str
     input: str
     type: str
     queue: str
-    reason: str
-    priority: int
-    fairness: str
-    group_id: str | None
-    parent_id: str | None
-    chain_id: str | None
-    chain_index: int
-    about_type: str | None
-    about_id: str | None
-    options: str
-    error: str
-    progress: str | None
-    attempt: int
-    delivery: int
-    deadline: datetime | None
-    queued_at: datetime
-    run_at: datetime
-    dedup_key: str | None
-    dedup_type: str | None
-    unit: str | None
-    sort_key: str
+    reason: str = ""
+    priority: int = 0
+    fairness: str = ""
+    group_id: str | None = None
+    parent_id: str | None = None
+    chain_id: str | None = None
+    chain_index: int = 0
+    about_type: str | None = None
+    about_id: str | None = None
+    options: str = ""
+    error: str = ""
+    progress: str | None = None
+    attempt: int = 0
+    delivery: int = 0
+    deadline: datetime | None = None
+    queued_at: datetime = datetime.max
+    run_at: datetime = datetime.max
+    dedup_key: str | None = None
+    dedup_type: str | None = None
+    unit: str | None = None
+    sort_key: str = ""
     #: From here on: columns that are empty while a work waits for a worker, then columns that a claim writes.
     #: A claim does not read them.
-    result: str | None
-    ended_at: datetime | None
-    completed_by: str | None
-    status: str
-    worker: str | None
-    leased_until: datetime | None
-    started_at: datetime | None
+    result: str | None = None
+    ended_at: datetime | None = None
+    completed_by: str | None = None
+    status: str = Status.PENDING
+    worker: str | None = None
+    leased_until: datetime | None = None
+    started_at: datetime | None = None
 
     def becoming(self, status: Status, **changes: Any) -> Transition:
         """Return the transition to a status, for a row as it was read; columns that are not named stay.

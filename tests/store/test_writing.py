@@ -23,13 +23,6 @@ from tests.marks import on_servers
 
 pytestmark = pytest.mark.django_db
 NOON = datetime(2026, 5, 1, 12, 0, 0, 123456, tzinfo=UTC)
-EMPTY = (
-    dict.fromkeys(COLUMNS)
-    | dict.fromkeys(["reason", "fairness", "error", "sort_key"], "")
-    | dict.fromkeys(["priority", "chain_index", "attempt", "delivery"], 0)
-    | dict.fromkeys(["input", "options"], "{}")
-    | {"type": "shop.add", "queue": "default", "status": "pending", "queued_at": NOON, "run_at": NOON}
-)
 #: Text that a format of its own could take for something else.
 HOSTILE = [
     "\\N",
@@ -63,7 +56,8 @@ LARGE = [f"{number:02}".ljust(900_000, "x") for number in range(20)]
 
 
 def row(id: str, **values: object) -> WorkRow:
-    return WorkRow(**{**EMPTY, "id": id, **values})  # type: ignore[arg-type]  # filled by name
+    usual = dict.fromkeys(["input", "options"], "{}") | {"type": "shop.add", "queue": "default"}
+    return WorkRow(id, **{**usual, "queued_at": NOON, "run_at": NOON, **values})  # type: ignore[arg-type]  # filled by name
 
 
 def varied() -> list[WorkRow]:
