@@ -9,9 +9,8 @@ Nothing here needs Django until a task runs, so settings and ``works.py`` can bu
 (['tea'], 4)
 """
 
-from django_ayework.doers.base import Doer, Hints, TellsRoom
+from django_ayework.doers.base import Doer, Hints, TellsRoom, arun, run
 from django_ayework.doers.bounded import age, balanced, priority, unlimited
-from django_ayework.doers.outcomes import arun, run
 from django_ayework.doers.rate_limited import rate_limited
 from django_ayework.rules.controls import Candidate, weights
 from django_ayework.rules.health import BacklogInfo

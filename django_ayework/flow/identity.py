@@ -26,8 +26,7 @@ from django_ayework.rules.identity import Dedup
 from django_ayework.rules.states import Status
 from django_ayework.store import transitions
 from django_ayework.store.database import clock
-from django_ayework.store.entries import lock_keys
-from django_ayework.store.identity import Search, find_live_units, lock_live_units, newest_matches
+from django_ayework.store.entries import Search, find_live_units, lock_keys, lock_live_units, newest_matches
 from django_ayework.store.rows import WorkRow, find_rows, statuses_of
 
 logger = logging.getLogger("django_ayework")

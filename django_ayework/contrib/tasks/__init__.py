@@ -4,9 +4,8 @@ Apps import their tasks while Django loads their models. So this package imports
 a backend that is made or a task that is validated.
 """
 
-from django_ayework.contrib.tasks.backend import AyeworkBackend
+from django_ayework.contrib.tasks.backend import AyeworkBackend, discover
 from django_ayework.contrib.tasks.calls import task_options
-from django_ayework.contrib.tasks.discovery import discover
 from django_ayework.define.types import registry
 
 registry.sources.append(discover)

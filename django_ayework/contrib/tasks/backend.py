@@ -1,12 +1,19 @@
-"""The backend that ``TASKS`` names, and the type of work that it makes of each task."""
+"""The backend that ``TASKS`` names, the type of work that it makes of each task, and the tasks of the source.
+
+The modules to import come from the file system and from the settings, never from a stored work.
+"""
 
 from __future__ import annotations
 
+import ast
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property, partial
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -25,15 +32,25 @@ from django_ayework.contrib.tasks.calls import (
     task_with,
     tasks,
 )
-from django_ayework.contrib.tasks.framework import AnyResult, AnyTask, BaseTaskBackend, InvalidTask
+from django_ayework.contrib.tasks.framework import (
+    AnyResult,
+    AnyTask,
+    BaseTaskBackend,
+    InvalidTask,
+    Task,
+    task_backends,
+)
 from django_ayework.define.context import Context
 from django_ayework.define.decorators import registered
 from django_ayework.define.requests import WorkRequest
 from django_ayework.define.types import POSITIONAL_KINDS, WorkType, bind, registry
-from django_ayework.documentation import documented, refused_as, with_entry
+from django_ayework.documentation import documented, logged, refused_as, with_entry
 from django_ayework.errors import ImproperWork, did_you_mean
+from django_ayework.rules.formatting import error_text
 from django_ayework.rules.retry import Retry, retry_of
 from django_ayework.rules.signatures import signature_of
+
+logger = logging.getLogger("django_ayework")
 
 #: Said of a backend whose app is not installed, by the system check and by the error of its first task.
 MISSING_APP = "TASKS[{!r}] needs the app django_ayework."
@@ -217,3 +234,58 @@ async def acall(function: Callable[..., Any], ctx: Context, **stored: Any) -> An
     from django_ayework.contrib.tasks import works
 
     return await works.arun(function, ctx.id, call_of(function, stored))
+
+
+FRAMEWORKS = ("django.tasks", "django_tasks")
+MENTIONED = re.compile(rb"django_tasks|django\.tasks|from\s+django\s+import[^#\n]*\btasks\b")
+
+
+def discover() -> None:
+    """Import the modules that declare tasks, register the tasks, log and note those that fail."""
+    backends = [each for each in task_backends.all() if isinstance(each, AyeworkBackend)]
+    if not backends:
+        return
+    registry.queues.update(*(backend.queues for backend in backends))
+    listed = (module for backend in backends for module in backend.options.get("MODULES", ()))
+    for module in dict.fromkeys([*listed, *found_modules()]):
+        try:
+            register_all(module)
+        except Exception as error:
+            registry.failed[module] = error_text(error)
+            logger.exception(
+                "The module %s, which declares tasks, could not be imported. %s",
+                module,
+                logged("task-module-not-imported"),
+            )
+
+
+def register_all(module: str) -> None:
+    """Import a module and register its tasks, those of other backends too: ``using()`` may choose ours."""
+    for value in list(vars(import_module(module)).values()):
+        if isinstance(value, Task):
+            register(value)
+
+
+def found_modules() -> Iterator[str]:
+    """Yield the modules of apps that take ``task`` from a framework, except tests and migrations."""
+    from django_ayework.flow.startup_checks import module_level, modules_below, parsed
+
+    for config in apps.get_app_configs():
+        if config.name.partition(".")[0] not in ("django", "django_ayework", "django_tasks"):
+            for module, file in modules_below(config.name, config.path):
+                if any(map(takes_tasks, module_level(parsed(file, MENTIONED)))):
+                    yield module
+
+
+def takes_tasks(node: ast.AST) -> bool:
+    """Tell whether a statement imports a decorator of tasks.
+
+    >>> [takes_tasks(ast.parse(line).body[0]) for line in ("from django.tasks import task", "import os")]
+    [True, False]
+    """
+    if isinstance(node, ast.ImportFrom):
+        names = {each.name for each in node.names}
+        return (node.module in FRAMEWORKS and bool(names & {"task", "*"})) or (
+            node.module == "django" and "tasks" in names
+        )
+    return isinstance(node, ast.Import) and any(each.name in FRAMEWORKS for each in node.names)
