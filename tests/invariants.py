@@ -10,7 +10,7 @@ from functools import cached_property
 
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.errors import AyeworkError
-from django_ayework.flow.maintenance import sweep
+from django_ayework.flow.maintenance import sweep_page
 from django_ayework.flow.payloads import decode_releases, stored_release_ids
 from django_ayework.models import Attempt, Edge, Group, Waiter, Work
 from django_ayework.rules.conditions import Decision, condition_from_plain, decide, tally
@@ -66,6 +66,16 @@ def assert_consistent(tables: Tables | None = None) -> None:
     broken = list(broken_invariants(tables or Tables()))
     assert not broken, "\n".join(broken)
     assert sweep() == 0, "the sweep found stranded waiters"
+
+
+def sweep() -> int:
+    """Sweep all blocked works; return how many were stranded."""
+    found, after = 0, None
+    while True:
+        page = sweep_page(after)
+        found, after = found + page.found, page.next
+        if after is None:
+            return found
 
 
 def broken_invariants(tables: Tables) -> Iterator[str]:

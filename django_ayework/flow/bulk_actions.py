@@ -7,7 +7,6 @@ commit together. So a kill neither repeats an act nor loses one.
 from __future__ import annotations
 
 import json
-import logging
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -47,8 +46,6 @@ from django_ayework.store.database import (
 from django_ayework.store.deletion import lock_steps
 from django_ayework.store.dependencies import read_waiters
 from django_ayework.store.selection import COUNTED, Cursor, Page, Selection, selection_of
-
-logger = logging.getLogger("django_ayework")
 
 #: Works of one page: their rows stay locked until its transaction ends.
 PAGE = 25

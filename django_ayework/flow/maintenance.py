@@ -106,16 +106,6 @@ class Sweep(NamedTuple):
     next: BlockedCursor | None
 
 
-def sweep() -> int:
-    """Sweep all blocked works; return how many were stranded."""
-    page = sweep_page()
-    found = page.found
-    while page.next is not None:
-        page = sweep_page(page.next)
-        found += page.found
-    return found
-
-
 def sweep_page(after: BlockedCursor | None = None) -> Sweep:
     """Sweep one page of the blocked works, the first page unless ``after`` is given.
 

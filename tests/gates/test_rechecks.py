@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django_ayework import Context, Count, Status, complete, dependency, enqueue, enqueue_many, retry, work
 from django_ayework.flow import gates as flow_gates
 from django_ayework.flow.gates import recheck_leftovers
-from django_ayework.flow.maintenance import sweep, sweep_page
+from django_ayework.flow.maintenance import sweep_page
 from django_ayework.models import Edge, Group, Waiter, Work
 from django_ayework.store import dependencies
 from django_ayework.store.database import clock
@@ -21,6 +21,7 @@ from django_ayework.store.dependencies import Ends
 from django_ayework.testing import drain
 from django_ayework.testing.running import run_commit_callbacks
 from tests.gates.works import BROKEN, gate_over, labels, standing, step
+from tests.invariants import sweep
 
 OPEN, BLOCKED = ("success", None), ("blocked", None)
 
