@@ -1,4 +1,4 @@
-"""Guides: the examples of the choice run, and a handle waits for what the reference says."""
+"""Guides and questions: examples run, a handle waits as the reference says, and answers lead further."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django_ayework import Context, Handle, Retry, dependency, enqueue, work
 from django_ayework.models import Work
 from django_ayework.testing import drain, running_worker
 from tests.docs import anchors
-from tests.documentation.pages import headings, names, page, python_blocks, table, tables
+from tests.documentation.pages import ROOT, headings, names, page, python_blocks, table, tables
 from tests.fixtures import quick_polls  # noqa: F401
 from tests.processes import eventually
 
@@ -153,3 +153,24 @@ def test_result_and_chain_raise_for_an_end_without_success_and_group_does_not():
         with pytest.raises(ayework.WorkCancelled):
             getattr(cancelled, method)(timeout=0)
     assert (dead.group(timeout=0), cancelled.group(timeout=0)) == (None, None)
+
+
+ENTRIES = re.findall(r"^### (.+)\n\n((?:(?!^#).*\n)+)", page("faq.md").read_text(), re.MULTILINE)
+
+
+def test_the_page_has_as_many_questions_as_a_reader_can_look_through():
+    questions = headings("faq.md", 3)
+    assert questions == [question for question, _ in ENTRIES]
+    assert len(set(questions)) == len(questions)
+    assert 25 <= len(questions) <= 40
+    for start in ("docs/index.md", "README.md"):
+        assert re.search(r"\]\((?:docs/)?faq\.md\)", (ROOT / start).read_text()), start
+
+
+@pytest.mark.parametrize(("question", "answer"), ENTRIES, ids=[question for question, _ in ENTRIES])
+def test_a_question_has_an_answer_of_a_few_sentences_that_leads_further(question, answer):
+    assert question.endswith("?")
+    assert 2 <= len(re.findall(r"[.?!:](?:\s|$)", answer)) <= 8
+    links = re.findall(r"\]\(([^)]+)\)", " ".join(answer.split()))
+    assert links
+    assert not [link for link in links if link.startswith(("http", "#"))]
