@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from django_ayework import enqueue, limit, pause, work
+from django_ayework import enqueue, pause, work
 from django_ayework.flow.context_services import EngineServices
 from django_ayework.models import WorkerProcess
 from django_ayework.rules.controls import Scope
@@ -234,11 +234,3 @@ def test_maintenance_is_woken_by_works_in_flight_only(carrier, monkeypatch):
         thread.wake.clear()
         thread.check_revoked(revoked)
         assert thread.wake.is_set() is wakes
-
-
-@transactional
-def test_a_change_of_limits_is_seen_at_once(carrier):
-    with running_worker() as worker:
-        eventually(lambda: worker._claimer._controls_version is not None)
-        limit("shop.add", max_running=3)
-        eventually(lambda: worker._claimer.controls.of("shop.add").max_running == 3)
