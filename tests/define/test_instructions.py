@@ -1,25 +1,14 @@
-"""Instructions that are built with the context, what is planned from them, and the signal to stop."""
+"""Instructions: what their works may be, and what is refused; and the signal to stop."""
 
 import threading
 import time
-from datetime import UTC, datetime
 
 import pytest
 
-from django_ayework import Count, Retry, dependency
+from django_ayework import Count, dependency
 from django_ayework.define.context import AbortReason, AbortSignal
-from django_ayework.define.instructions import Instruction
-from django_ayework.define.plans import plan_of
 from django_ayework.errors import Aborted, AttemptTimeout, AyeworkError
 from tests.define.declared import context, step
-
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-
-
-def test_a_context_remembers_what_it_built_in_order(ctx, build):
-    built = [ctx.result(1), ctx.queue([build()]), ctx.void()]
-    assert ctx.built == built
-    assert all(isinstance(node, Instruction) for node in built)
 
 
 def test_works_may_be_given_alone_in_lists_in_nested_lists_and_by_generators(ctx, build):
@@ -55,17 +44,6 @@ def test_an_option_that_is_not_of_queueing_is_refused_with_the_nearest_one(ctx, 
             queue([build()], **{option: 1})
 
 
-def test_next_chains(ctx, build):
-    first, second, third = build(), build(), build()
-    node = ctx.queue([first])
-    chained = node.next([second]).next(third, "all-done", retry=Retry(attempts=1))
-    assert chained is node
-    assert [(link.works, link.condition, link.options) for link in node.links] == [
-        ((second,), "all-success", {}),
-        ((third,), "all-done", {"retry": Retry(attempts=1)}),
-    ]
-
-
 def test_next_refuses_a_condition_that_cannot_be_met(ctx, build):
     chained, twice = ctx.queue([build(), [build()]]).next([build()], Count(2)), build()
     nested = ctx.queue([build()]).next([build()])
@@ -82,67 +60,6 @@ def test_next_refuses_a_condition_that_cannot_be_met(ctx, build):
     ]:
         with pytest.raises(ValueError, match=message):
             node.next([build()], condition)
-
-
-def planned(ctx, returned, strict=True):
-    return plan_of(returned, ctx, strict)
-
-
-def ids(works):
-    return [work.id for work in works]
-
-
-@pytest.mark.parametrize("value", [0, "", False, [], {}, 42, "text", [1, 2], {"a": 1}])
-def test_a_plain_value_is_a_result(ctx, value):
-    plan = planned(ctx, value)
-    assert plan.own.value == value
-    assert (plan.contributions, plan.works) == ((plan.own,), ())
-
-
-def test_none_and_void_are_no_result_and_no_contribution(ctx):
-    for returned in (None, ctx.void()):
-        plan = planned(ctx, returned, strict=False)
-        assert (plan.own, plan.contributions, plan.works) == (None, (), ())
-
-
-def test_a_result_keeps_its_value_and_how_it_is_to_be_folded(ctx):
-    plan = planned(ctx, ctx.result(None))
-    assert (plan.own.value, len(plan.contributions)) == (None, 1)
-    other = context()
-    plan = planned(other, other.result(5, final=True, append=len))
-    assert (plan.own.value, plan.own.final, plan.own.append) == (5, True, len)
-
-
-def test_contributions_and_works_are_in_list_order_however_deep(ctx, build):
-    a, b, c, d = (build() for _ in range(4))
-    last = ctx.result(5)
-    inner = ctx.queue([ctx.result(2), c, ctx.queue([ctx.result(3), d])])
-    plan = planned(ctx, ctx.queue([a, ctx.result(1), [b, inner], ctx.result(4), ctx.void(), last]))
-    assert plan.own is None, "only a result at the root is the work's own"
-    assert [contribution.value for contribution in plan.contributions] == [1, 2, 3, 4, 5]
-    assert ids(plan.works) == ids([a, b, c, d])
-
-
-def test_a_link_watches_the_works_of_nested_instructions_and_of_their_links(ctx, build):
-    a, b, c, d = (build() for _ in range(4))
-    nested = ctx.queue([b]).next([c])
-    plan = planned(ctx, ctx.queue([a, nested, ctx.result(1)]).next([d]))
-    *_, inner, outer = plan.works
-    assert (inner.watched, ids(inner.releases)) == ((b.id,), [c.id])
-    assert (outer.watched, ids(outer.releases)) == ((a.id, b.id, c.id), [d.id])
-    other = context()
-    assert planned(other, other.queue([]).next([build()])).works[0].watched == ()
-
-
-def test_options_given_when_queueing_win_over_those_a_type_computes(ctx):
-    build = step(options=lambda **given: {"priority": 1, "run_at": NOON, "retry": Retry(base=9, jitter=0)})
-    given = {"priority": 5, "delay": 2, "retry": Retry(jitter=1)}
-    expected = {"priority": 5, "delay": 2.0, "retry": Retry(base=9, jitter=1)}
-    request = build()
-    before = dict(request.options)
-    queued, gate = planned(ctx, ctx.queue([request], **given).next([build()], **given)).works
-    assert request.options == before, "the request itself is not changed"
-    assert queued.options == gate.releases[0].options == expected
 
 
 REASONS = "timeout cancelled taken_by_another_worker already_completed not_found shutdown error"

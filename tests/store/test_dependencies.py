@@ -18,7 +18,6 @@ from django_ayework.store.dependencies import (
     read_waiters,
     record_outcomes,
     resolve_waiters,
-    watchers_of,
 )
 from django_ayework.store.insert import WORTH_COPYING
 from tests.processes import eventually
@@ -54,17 +53,6 @@ def record(ended: Outcomes, *waiters: str) -> dict[str, tuple[int, int]]:
 
 def resolve(works: dict, chains: dict | None = None, named: set[str] = frozenset()):
     return resolve_waiters(named, Outcomes(works, chains or {}))
-
-
-def test_outcomes_are_recorded_on_the_edges_of_the_waiters_and_counted():
-    watch("gate", "a", "b", "c", "d", "e")
-    watch("other", "a")
-    ended = Outcomes({"a": SUCCESS, "b": DEAD, "c": SUCCESS, "d": CANCELLED}, {})
-    for _ in range(2):  # a known outcome is not counted again
-        assert record(ended, "gate") == {"gate": (2, 2)}
-    assert outcomes("gate") == {"a": "success", "b": "dead", "c": "success", "d": "cancelled", "e": ""}
-    assert outcomes("other") == {"a": ""}
-    assert read_waiters(["other"])["other"].succeeded == 0
 
 
 @pytest.mark.parametrize(
@@ -150,14 +138,6 @@ def test_inserted_edges_keep_their_order_and_values_however_many_there_are(numbe
     stored = Edge.objects.filter(waiter_id="gate").order_by("position")
     assert [Watch(*edge) for edge in stored.values_list("watched_id", "chain", "outcome")] == watches
     assert [edge.position for edge in stored] == list(range(number))
-
-
-def test_the_watchers_of_many_works_are_found():
-    ids = [f"w{number}" for number in range(600)]
-    watch("gate", *ids)
-    watch("other", "w599", "elsewhere")
-    assert watchers_of(ids) == {"gate", "other"}
-    assert watchers_of(["nowhere"]) == set()
 
 
 @on_postgres
