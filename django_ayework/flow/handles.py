@@ -50,27 +50,35 @@ class Wait:
         self._read_at = 0.0
         self._is_sure = False
         self._is_remote = False  # also notified by other processes
+        self._is_over = False
+        self._lock = threading.Lock()
 
     def __enter__(self) -> Wait:
         return self
 
     def __exit__(self, *error: object) -> None:
-        ended_works.unsubscribe(self._ids, self._notified)
-        if self._is_remote:
-            remote_ends.leave()
+        with self._lock:
+            self._is_over = True
+            ended_works.unsubscribe(self._ids, self._notified)
+            if self._is_remote:
+                remote_ends.leave()
 
     def go_on(self, row: WorkRow) -> None:
         """Subscribe to the work's end, as there is no answer yet: in this process first, then in others.
 
-        Many works end before the second read, and for those no connection is opened.
+        Many works end before the second read, and for those no connection is opened. An async caller may be
+        cancelled while its read goes on in a thread: nothing would end a subscription that comes after that.
         """
         self._read_at, self._is_sure = time.monotonic(), False
-        if not self._ids:
-            self._ids = {row.id, row.group, row.chain}
-            ended_works.subscribe(self._ids, self._notified)
-        elif not self._is_remote and not in_transaction():
-            self._is_remote = True
-            remote_ends.join()
+        with self._lock:
+            if self._is_over:
+                return
+            if not self._ids:
+                self._ids = {row.id, row.group, row.chain}
+                ended_works.subscribe(self._ids, self._notified)
+            elif not self._is_remote and not in_transaction():
+                self._is_remote = True
+                remote_ends.join()
 
     def gap(self) -> float:
         """Return the seconds to leave before the next read."""

@@ -94,6 +94,40 @@ def test_an_async_wait_ends_by_a_local_end(read_once):
     assert ended_works._by_id == {}
 
 
+@each_database
+@pytest.mark.parametrize("earlier", [0, 1], ids=["its first read", "a later read"])
+def test_an_async_wait_that_is_cancelled_during_a_read_leaves_nothing_behind(carrier, monkeypatch, earlier):
+    handle = enqueue(add(a=1, b=2))
+    reads_before, reads, goes_on, ends = [None] * earlier, threading.Event(), threading.Event(), SimpleQueue()
+    read = type(handle)._read
+
+    def slow_read(*arguments):
+        if not reads_before:
+            reads.set()
+            goes_on.wait(10)
+            try:
+                return read(*arguments)
+            finally:
+                connections.close_all()
+                ends.put(None)
+        reads_before.pop()
+        return read(*arguments)
+
+    async def wait_and_cancel():
+        task = asyncio.create_task(handle.aresult(timeout=LONG))
+        while not reads.is_set():
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.wait([task])
+        goes_on.set()
+        assert task.cancelled()
+
+    monkeypatch.setattr(type(handle), "_read", slow_read)
+    asyncio.run(wait_and_cancel())
+    ends.get(timeout=10)
+    assert (ended_works._by_id, remote_ends._waits, carrier._listeners.channels()) == ({}, 0, set())
+
+
 @pytest.mark.parametrize("message", ["the id", "scribble"])
 def test_a_wait_ends_by_a_message_of_another_process(read_twice, carrier, monkeypatch, message):
     handle = enqueue(add(a=1, b=2))
