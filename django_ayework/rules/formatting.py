@@ -155,14 +155,18 @@ def listed(items: Sequence[str], total: int) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """Return an exception as ``"<ErrorName>: <message>"``, cut at 10 000 characters.
+    """Return an exception as ``"<ErrorName>: <message>"``, cut at 10 000 characters; a group with its own.
 
     >>> error_text(ValueError("no such card"))
     'ValueError: no such card'
+    >>> error_text(ExceptionGroup("tasks failed", [ValueError("no such card")]))
+    'ExceptionGroup: tasks failed (1 sub-exception): ValueError: no such card'
     """
     name = type(error).__name__
     try:
         message = str(error)
+        if isinstance(error, BaseExceptionGroup):
+            message += f": {'; '.join(dict.fromkeys(map(error_text, error.exceptions)))}"
         return cut(f"{name}: {message}" if message else name)
     except BaseException as unprintable:
         return cut(f"{name}: (its message cannot be printed: {type(unprintable).__name__})")

@@ -37,7 +37,11 @@ class Endless(Exception):
     (ValueError("no such card"), "ValueError: no such card"), (ValueError(), "ValueError"),
     (KeyError("a"), "KeyError: 'a'"), (ValueError("a", 1), "ValueError: ('a', 1)"),
     (WorkFailed(), "WorkFailed: The work died."),
-    (ExceptionGroup("two", [ValueError("a"), TypeError()]), "ExceptionGroup: two (2 sub-exceptions)"),
+    (ExceptionGroup("of", [ValueError("a"), TypeError(), ExceptionGroup("more", [ValueError("b")] * 2)]),
+     "ExceptionGroup: of (3 sub-exceptions): "
+     "ValueError: a; TypeError; ExceptionGroup: more (2 sub-exceptions): ValueError: b"),
+    (ExceptionGroup("one", [Unprintable()]),
+     "ExceptionGroup: one (1 sub-exception): Unprintable: (its message cannot be printed: RuntimeError)"),
     (KeyboardInterrupt(), "KeyboardInterrupt"), (OSError(2, "gone"), "FileNotFoundError: [Errno 2] gone"),
     (Unprintable(), "Unprintable: (its message cannot be printed: RuntimeError)"),
     (Mumbling(), "Mumbling: (its message cannot be printed: TypeError)"),
@@ -46,6 +50,13 @@ class Endless(Exception):
 ])  # fmt: skip
 def test_an_exception_is_recorded_as_its_name_and_message(error, text):
     assert error_text(error) == cause_text(error) == text
+
+
+def test_groups_of_groups_are_recorded_however_deep_they_are():
+    error: Exception = ValueError("a")
+    for _ in range(5000):
+        error = ExceptionGroup("of", [error])
+    assert error_text(error).startswith("ExceptionGroup: of (1 sub-exception): ExceptionGroup: of")
 
 
 @given(st.text(st.characters()))  # surrogates and NUL included
