@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -55,6 +56,18 @@ def database_file() -> str | None:
         return None
     name = str(wrapper.settings_dict["NAME"])
     return None if ":memory:" in name or "mode=memory" in name else name
+
+
+def keep_database_file() -> str | None:
+    """Return the file of the queue's SQLite database, and keep to it if the process changes its directory.
+
+    A handler may do so, and a connection that is opened afterwards would make an empty file of a relative
+    name there.
+    """
+    name = database_file()
+    if name is not None and not name.startswith("file:"):
+        name = connections.databases[alias()]["NAME"] = os.path.abspath(name)
+    return name
 
 
 def rows(model: type[M]) -> Manager[M]:

@@ -27,7 +27,7 @@ from django_ayework.heartbeat import Heartbeat
 from django_ayework.models import WorkerProcess
 from django_ayework.rules.health import ALIVE, Health, Phase, Signs, health_of, wrong_with_threads
 from django_ayework.store import worker_processes
-from django_ayework.store.database import clock, database_file
+from django_ayework.store.database import clock, keep_database_file
 from django_ayework.store.sessions import cut
 from django_ayework.worker import bounds
 from django_ayework.worker.admission import resident_bytes
@@ -66,7 +66,7 @@ class Watchdog:
     #: Why the worker cannot go on; empty while it can.
     lost: str = ""
     _cut_at: dict[WatchedThread, float] = field(default_factory=dict)
-    _file: str | None = field(default_factory=database_file)
+    _file: str | None = field(default_factory=keep_database_file)
     _identity: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:

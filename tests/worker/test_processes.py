@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -25,7 +26,7 @@ from django_ayework.worker.process import (
 )
 from tests.marks import each_database
 from tests.processes import ROOT, ended, ended_well, eventually, get, health_address, stopped, worker_process
-from tests.worker.works import at, at_async, at_in_thread, cpus, dies, interpreter, quick, started
+from tests.worker.works import at, at_async, at_in_thread, cpus, dies, interpreter, moves, quick, started
 
 pytestmark = pytest.mark.vendors("sqlite")
 one_or_two = pytest.mark.parametrize("processes", ["1", "2"])
@@ -224,3 +225,18 @@ def test_a_worker_whose_database_file_is_gone_says_so_and_ends(process_env, tmp_
         status, said = ended(process)
     assert status == LOST
     assert f"The database file {database} was deleted, moved or replaced, so this worker cannot" in said
+
+
+@pytest.mark.vendors("sqlite")
+@one_or_two
+def test_a_worker_keeps_to_its_database_file_after_a_handler_has_changed_the_directory(
+    patient_env, tmp_path, processes
+):
+    file = Path(connection.settings_dict["NAME"])
+    relative = {"DATABASE_URL": f"sqlite:///{file.name}", "PYTHONPATH": str(ROOT)}
+    with worker_process(patient_env | relative, "--processes", processes, cwd=file.parent) as process:
+        assert enqueue(moves(place=str(tmp_path))).result(timeout=30) == str(tmp_path)
+        assert enqueue(quick(number=7)).result(timeout=30) == 7
+        stopped(process)
+    assert not (tmp_path / file.name).exists()
+    assert {each.stopped_at is not None for each in WorkerProcess.objects.all()} == {True}

@@ -54,6 +54,13 @@ if os.environ.get("TEST_NO_CUT"):  # as if a driver did not return from a connec
     health.cut = lambda connection: True
 
 
+@work(name="worker.moves")
+def moves(place: str) -> str:
+    """Change the directory of the process."""
+    os.chdir(place)
+    return os.getcwd()
+
+
 @work(name="worker.quick")
 def quick(number: int = 0) -> int:
     stage.started.append(number)
