@@ -141,7 +141,7 @@ class Child:
         #: The signs that it sent last.
         self.received = Signs(phase=Phase.STARTING, silent={"starting": 0.0})
         self.exit_code: int | None = None
-        self._is_killed = False
+        self._is_killed = self._is_frozen = False
         self._rest = b""
 
     def receive(self) -> None:
@@ -163,6 +163,20 @@ class Child:
         since = time.monotonic() - self.received_at
         silent = {name: seconds + since for name, seconds in self.received.silent.items()}
         return replace(self.received, pid=self.pid, silent=silent)
+
+    def log_if_frozen(self) -> None:
+        """Log it, once, when nothing has come for long from a process that has begun to send signs.
+
+        It is not killed here: a project may have long leases because its handlers hold the interpreter.
+        """
+        silence = time.monotonic() - self.received_at
+        was_frozen, self._is_frozen = self._is_frozen, bool(self.received.worker) and silence > bounds.STALL
+        if self._is_frozen and not was_frozen:
+            logger.error(
+                "Process %d has given no sign of life for %.0f s: a handler holds its interpreter, or it was "
+                "suspended. If it does not go on, end it by kill -9 %d, and it is replaced. %s",
+                self.pid, silence, self.pid, logged("process-frozen"),
+            )  # fmt: skip
 
     @property
     def retires(self) -> bool:
@@ -403,6 +417,8 @@ class Supervisor:
             vacant = [slot.start_at - now for slot in self.slots if not slot.children and not slot.is_done]
             for key, _ in selector.select(max(0.0, min([CHECK_EVERY, *vacant]))):
                 key.data()
+        for child in self._children():
+            child.log_if_frozen()
 
     def _note_ends(self) -> None:
         """Note which children have ended; one that refuses to work on the database stops all of them."""

@@ -224,6 +224,8 @@ def test_a_process_that_makes_no_progress_is_noticed_and_killed_if_it_does_not_s
         process.terminate()
         status, output = ended(process)
     assert status == 1
+    logged = re.findall(rf"Process {frozen} has given no sign of life for \d+ s: a handler", output)
+    assert len(logged) == 1
     assert f"Process {frozen} is killed: its works run again once their leases lapse." in output
 
 
