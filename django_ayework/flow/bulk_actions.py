@@ -57,6 +57,8 @@ SLACK = 2.0
 WRITTEN = ("done", "refused", "report", "status", "cursor", "next_at", "ended_at")
 #: Seconds until a page is tried again that another worker has.
 OTHERS_TURN = 0.5
+#: Most seconds between two pages on SQLite: a transaction that waits for the lock looks for it this often.
+LONGEST_GAP = 0.1
 #: Stored as the number of expected works when nobody has counted them.
 UNKNOWN = -1
 #: The key, among the parameters, of the error of the cause: works that are retried have no cause any more.
@@ -271,7 +273,10 @@ def carry_out(seconds: float, is_over: Callable[[], bool] = lambda: False) -> fl
     """
     until, is_free = time.monotonic() + seconds, True
     while is_free and not is_over() and time.monotonic() < until:
+        began = time.monotonic()
         is_free = step()
+        if is_free and not dialect().lock_codes:  # SQLite has one lock: leave it to others for as long
+            time.sleep(min(time.monotonic() - began, LONGEST_GAP))
     due_at = bulk_actions.next_due(ACTS)
     if due_at is None:
         return None

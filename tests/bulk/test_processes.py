@@ -4,11 +4,14 @@ from functools import partial
 
 import pytest
 
+from django_ayework import enqueue
 from django_ayework.flow.bulk_actions import stop
 from django_ayework.models import BulkAction, DeadLetter, Work
 from django_ayework.testing import running_worker
 from django_ayework.testing.factories import DeadLetterFactory
+from tests.app.works import add
 from tests.bulk.kit import now_of, retry_all
+from tests.marks import on_sqlite
 from tests.processes import eventually, worker_process
 
 pytestmark = [
@@ -67,3 +70,15 @@ def test_a_stop_during_a_page_is_kept():
         other = retry_all(filter={"queue": "nobody's"})
         eventually(lambda: now_of(other).status == "done")  # there was time for another page
         assert (now_of(row).done, pending()) == (done, done)
+
+
+@on_sqlite
+def test_others_can_write_between_the_pages():
+    DeadLetter.objects.bulk_create(DeadLetterFactory.build_batch(400))
+    row, written = retry_all(), 0
+    with idle_worker():
+        eventually(lambda: now_of(row).done)
+        while now_of(row).status == "running":
+            enqueue(add(a=1, b=written))
+            written += 1
+    assert written > 50, "several for each page"
