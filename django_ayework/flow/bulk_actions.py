@@ -26,7 +26,7 @@ from django_ayework.flow.hooks import report
 from django_ayework.flow.notify import wake_workers
 from django_ayework.models import BulkAction, Work
 from django_ayework.rules.causes import normalised
-from django_ayework.rules.durations import later
+from django_ayework.rules.durations import later, require_aware
 from django_ayework.rules.formatting import error_line, error_text
 from django_ayework.rules.states import Status
 from django_ayework.store import bulk_actions
@@ -45,7 +45,7 @@ from django_ayework.store.database import (
 )
 from django_ayework.store.deletion import lock_steps
 from django_ayework.store.dependencies import read_waiters
-from django_ayework.store.selection import COUNTED, Cursor, Page, Selection, selection_of
+from django_ayework.store.selection import COUNTED, Cursor, Page, Selection, require_known, selection_of
 
 #: Works of one page: their rows stay locked until its transaction ends.
 PAGE = 25
@@ -124,6 +124,7 @@ def start(
             f"expected action= to be one of {', '.join(ACTS)}; got: {action!r}.{did_you_mean(action, ACTS)}",
         )
     require_parameters(action, parameters)
+    require_known(filter)
     if per_minute is not None and per_minute < 1:
         raise value_error(
             "bulk-action-arguments", f"expected per_minute to be at least 1, or None; got {per_minute}."
@@ -139,7 +140,7 @@ def start(
         action=action,
         parameters=json.dumps(dict(parameters)),
         filter=json.dumps(dict(filter)),
-        until=min(until or now, now),
+        until=now if until is None else min(require_aware(until, "until"), now),
         per_minute=per_minute,
         next_at=now,
         created_at=now,

@@ -18,6 +18,7 @@ from django.utils.timezone import get_current_timezone, make_aware
 from django_ayework.documentation import value_error
 from django_ayework.errors import did_you_mean
 from django_ayework.models import Work
+from django_ayework.rules.formatting import storable
 from django_ayework.rules.states import TERMINAL, Status
 from django_ayework.store.database import by_index, chunked, dialect, fetch, matching, rows
 
@@ -218,7 +219,8 @@ def status_named(text: str) -> Status:
         names = [str(status) for status in Status]
         raise value_error(
             "bulk-action-arguments",
-            f"expected status= to be one of {', '.join(names)}; got: {text!r}.{did_you_mean(text, names)}",
+            f"expected status= to be one of {', '.join(names)}; got: {text!r}."
+            f"{did_you_mean(str(text), names)}",
         ) from None
 
 
@@ -243,6 +245,19 @@ def require_known(filters: Filters) -> None:
             f"expected the keys of filter= to be among {', '.join(sorted(FILTERS))}; got: {unknown[0]!r}."
             f"{did_you_mean(unknown[0], FILTERS)}",
         )
+    for name, value in filters.items():
+        is_list = name == "ids" and isinstance(value, (list, tuple))
+        expected = "a list of texts" if name == "ids" else "one text, whole number or None"
+        if is_list != (name == "ids") or not all(map(can_be_stored, value if is_list else [value])):
+            raise value_error(
+                "bulk-action-arguments",
+                f"expected {name}= in the filter to be {expected}, got: {value!r:.200}.",
+            )
+
+
+def can_be_stored(value: object) -> bool:
+    """Tell whether a column can have a value: any text, without what databases refuse; a number; None."""
+    return storable(value) == value if isinstance(value, str) else isinstance(value, (int, type(None)))
 
 
 # Works that have yet to run, page by page, without locks.

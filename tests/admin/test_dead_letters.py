@@ -229,6 +229,15 @@ def test_works_that_died_after_the_question_was_shown_are_left_alone(operator):
     assert list(BulkAction.objects.order_by("id").values_list("expected", flat=True)) == [2, 3, 3]
 
 
+@each_database
+def test_an_altered_moment_without_a_place_in_the_calendar_is_the_first_that_has_one(operator):
+    dead_works(1)
+    response = start(operator, {"until": "0001-01-01T00:00:00+14:00"}, action="retry", status="dead")
+    assert operator.get(response["Location"]).status_code == 200
+    assert run_bulk_actions() == 1
+    assert BulkAction.objects.get().done == 0
+
+
 def test_a_pace_that_cannot_be_is_refused_in_the_form(operator):
     dead_works(1)
     for pace in ("0", "-1", "much"):
@@ -241,7 +250,8 @@ def test_a_pace_that_cannot_be_is_refused_in_the_form(operator):
 def test_a_filter_or_an_act_that_cannot_be_is_refused_in_a_sentence(operator):
     response = ask(operator, action="retry", colour=XSS)
     assert "expected the keys of filter= to be among" in response.content.decode()
-    for query in ({"colour": XSS}, {"status": XSS}, {"day": XSS}, {XSS: "1"}, {"priority": XSS}):
+    wrong = [{name: XSS} for name in ("colour", "status", "day", "priority")]
+    for query in (*wrong, {XSS: "1"}, {"queue": "a\0b"}):
         response = ask(operator, action="retry", **query)
         assert response.status_code == 400
         assert XSS not in response.content.decode()

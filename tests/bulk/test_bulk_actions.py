@@ -2,7 +2,7 @@
 
 import json
 import threading
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -141,6 +141,11 @@ def test_a_filter_by_worker_finds_the_works_that_it_runs_or_has_ended():
         *(("retry", {name: "red"}, {}) for name in ("colour", "status", "priority")),
         ("retry", {"status": "dead"}, {"per_minute": 0}),
         ("retry", {"ids": [str(n) for n in range(501)]}, {}),
+        *(("retry", {"ids": ids}, {}) for ids in ("one", None, [17.5])),
+        *(("retry", {name: ["a", "b"]}, {}) for name in ("type", "queue", "status")),
+        *(("retry", {name: "a\0b"}, {}) for name in ("type", "queue", "group_id")),
+        ("retry", {"status": None}, {}),
+        ("retry", {"status": "dead"}, {"until": datetime(2026, 1, 1)}),
     ],
 )
 def test_what_cannot_be_is_refused_at_once(action, filter, options):
