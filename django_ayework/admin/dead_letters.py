@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 from urllib.parse import urlencode
 
 from django.contrib import admin
-from django.contrib.admin.views.main import ChangeList
+from django.contrib.admin.views.main import SEARCH_VAR, ChangeList
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.urls import URLPattern, path
 from django.utils.translation import gettext as _
 
-from django_ayework.admin import filters, lists, pages
+from django_ayework.admin import filters, finding, lists, pages
 from django_ayework.admin.action_execution import SELECTED
 from django_ayework.admin.actions import ACTS
 from django_ayework.admin.bulk_actions import BulkActionAdmin
@@ -78,13 +78,14 @@ class DeadLetterAdmin(WorkAdmin):
         lists.attempt,
         lists.died,
     )
-    list_filter: ClassVar[Any] = (filters.ReasonFilter, filters.TypeFilter)
+    list_filter: ClassVar[Any] = (filters.ReasonFilter, filters.TypeFilter, filters.OlderFilter)
     ordering: ClassVar[Any] = ("-ended_at", "-id")
     sortable_by = (lists.died.__name__,)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        """Return the plain list: an index leads to the dead."""
-        return lists.LightChangeList
+        """Return the plain list: an index leads to the dead, but to no text that is searched for."""
+        search = finding.searched(request, request.GET.get(SEARCH_VAR, ""))
+        return finding.WorkChangeList if search and search.is_broad else lists.LightChangeList
 
     def get_urls(self) -> list[URLPattern]:
         """Add the plain list, and the file."""

@@ -96,9 +96,9 @@ def is_redacted() -> Q:
 
 
 def searched(request: HttpRequest, term: str) -> Search | None:
-    """Return what a term names, which is asked once for each request; None without a term."""
+    """Return what a term names, which is asked once for each request; None without one that a form takes."""
     term = term.strip()
-    if not term:
+    if not term or "\0" in term:
         return None
     known: tuple[str, Search] | None = getattr(request, "_ayework_search", None)
     if known is None or known[0] != term:
@@ -212,7 +212,7 @@ class WorkChangeList(lists.LightChangeList):
     ) -> QuerySet[Any]:
         """Return the filtered works in the order of the walk; without an index, those among the newest."""
         found = super().get_queryset(request, exclude_parameters)
-        self.walk = walk_of(self.params, searched(request, self.query))
+        self.walk = walk_of({**self.fixed, **self.params}, searched(request, self.query))
         found = in_lanes(found, self.params, self.walk).order_by(*self.order())
         if not self.walk.column:
             return found
@@ -226,6 +226,12 @@ class WorkChangeList(lists.LightChangeList):
             found = found.filter(compared(self.walk.column, ">=", self.oldest))
         note_found(request, ids_in_order(found, lists.COUNTED + 1))
         return found
+
+    @property
+    def fixed(self) -> Mapping[str, str]:
+        """The filter that this list always has."""
+        fixed: Mapping[str, str] = self.model_admin.fixed_filter  # type: ignore[attr-defined]
+        return fixed
 
     def order(self) -> Sequence[str]:
         """Return the order of the walk, without leading columns that have one value: MariaDB would sort."""
@@ -257,7 +263,7 @@ class WorkChangeList(lists.LightChangeList):
     @property
     def hint(self) -> str:
         """Which filter finds works that were not looked at, if there is one."""
-        if self.oldest is None or not self.params.get("type") or self.params.get("status"):
+        if self.oldest is None or not self.params.get("type") or "status" in {**self.fixed, **self.params}:
             return ""
         return _("An ended status beside the type finds all of its works.")
 

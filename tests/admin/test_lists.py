@@ -248,6 +248,20 @@ def test_filters_without_an_index_look_at_the_newest_and_say_so(operator, listed
     assert older.context["cl"].older_url is None
 
 
+def test_a_search_for_a_text_looks_at_the_latest_dead_letters_and_says_so(operator, look_at):
+    look_at(2)
+    rare = DeadLetterFactory(error="ValueError: rare", ended_at=clock.now() - timedelta(days=1))
+    DeadLetterFactory.create_batch(2)
+    listed = address("deadletter_list")
+    response = operator.get(listed, {"q": "rare", "type": rare.type})
+    assert ids_on(response) == []
+    assert "of the newest" in response.content.decode()
+    assert response.context["cl"].hint == ""
+    older = operator.get(listed + response.context["cl"].older_url)
+    assert ids_on(older) == [rare.id]
+    assert ids_on(operator.get(listed, {"q": rare.id})) == [rare.id]
+
+
 @each_database
 def test_a_rare_type_is_found_by_its_ended_status_however_old_it_is(operator, listed, look_at):
     look_at(3)
@@ -385,6 +399,7 @@ def test_other_columns_and_texts_that_no_column_can_have_cannot_be_looked_for(op
         ("work", "unit"),
         ("deadletter", "cause"),
         ("deadletter", "type"),
+        ("deadletter", "q"),
     ):
         url = address(f"{name}_changelist")
         response = operator.get(url, {parameter: "a\0b"})  # PostgreSQL takes no text with a NUL
