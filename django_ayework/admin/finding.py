@@ -212,7 +212,7 @@ class WorkChangeList(lists.LightChangeList):
     ) -> QuerySet[Any]:
         """Return the filtered works in the order of the walk; without an index, those among the newest."""
         found = super().get_queryset(request, exclude_parameters)
-        self.walk = walk_of({**self.fixed, **self.params}, searched(request, self.query))
+        self.walk = walk_of(self.chosen, searched(request, self.query))
         found = in_lanes(found, self.params, self.walk).order_by(*self.order())
         if not self.walk.column:
             return found
@@ -228,10 +228,9 @@ class WorkChangeList(lists.LightChangeList):
         return found
 
     @property
-    def fixed(self) -> Mapping[str, str]:
-        """The filter that this list always has."""
-        fixed: Mapping[str, str] = self.model_admin.fixed_filter  # type: ignore[attr-defined]
-        return fixed
+    def chosen(self) -> Mapping[str, str]:
+        """The filter that this list always has, and what was chosen besides."""
+        return {**self.model_admin.fixed_filter, **self.params}  # type: ignore[attr-defined]
 
     def order(self) -> Sequence[str]:
         """Return the order of the walk, without leading columns that have one value: MariaDB would sort."""
@@ -263,7 +262,7 @@ class WorkChangeList(lists.LightChangeList):
     @property
     def hint(self) -> str:
         """Which filter finds works that were not looked at, if there is one."""
-        if self.oldest is None or not self.params.get("type") or "status" in {**self.fixed, **self.params}:
+        if self.oldest is None or not self.params.get("type") or "status" in self.chosen:
             return ""
         return _("An ended status beside the type finds all of its works.")
 

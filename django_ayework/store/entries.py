@@ -175,7 +175,7 @@ def newest_live(search: Search, keys: Sequence[str]) -> dict[str, str]:
 
 
 def bearing(search: Search, keys: Sequence[str]) -> Q:
-    """Return the condition that a work bears one of these keys."""
+    """Return the condition that a work has one of these keys."""
     return Q(dedup_type=search.type, dedup_key__in=keys, dedup_key__isnull=False)
 
 

@@ -1,4 +1,4 @@
-"""What a work has output becomes works of the type that ``then=`` names, of which there is one per unit."""
+"""Outputs of a work become works of the type that ``then=`` names, one for each unit."""
 
 from __future__ import annotations
 
