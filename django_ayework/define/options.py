@@ -125,6 +125,7 @@ def one_of(*choices: str) -> Check:
 check_flag = instance_of(bool, "True or False")
 check_limit = whole_number(0, MAX_INTEGER, ", 0 for no limit")
 check_name = label(MAX_NAME_LENGTH)
+check_pace = whole_number(1, MAX_INTEGER, ", or None for no bound")
 check_priority = whole_number(-MAX_INTEGER, MAX_INTEGER)
 check_queue = label(MAX_NAME_LENGTH, "a text without commas, outer spaces or a leading hyphen", is_listable)
 check_retry = instance_of(Retry, "a Retry(...), such as Retry(attempts=5)")

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from django.db import Error, InterfaceError, OperationalError
 
+from django_ayework.define.options import check_pace
 from django_ayework.define.requests import new_uuid7
 from django_ayework.define.types import registry
 from django_ayework.documentation import value_error
@@ -125,10 +126,8 @@ def start(
         )
     require_parameters(action, parameters)
     require_known(filter)
-    if per_minute is not None and per_minute < 1:
-        raise value_error(
-            "bulk-action-arguments", f"expected per_minute to be at least 1, or None; got {per_minute}."
-        )
+    if per_minute is not None:
+        check_pace(per_minute, "per_minute")
     if len(filter.get("ids", ())) > IDS:
         raise value_error(
             "bulk-action-arguments",

@@ -139,7 +139,7 @@ def test_a_filter_by_worker_finds_the_works_that_it_runs_or_has_ended():
         ("cancel", {"status": "pending"}, {"parameters": {"result": 1}}),
         *(("retry", {"day": day}, {}) for day in ("someday", "9999-12-31", "0001-01-01")),
         *(("retry", {name: "red"}, {}) for name in ("colour", "status", "priority")),
-        ("retry", {"status": "dead"}, {"per_minute": 0}),
+        *(("retry", {"status": "dead"}, {"per_minute": pace}) for pace in (0, 2**31, 1.5, "600")),
         ("retry", {"ids": [str(n) for n in range(501)]}, {}),
         *(("retry", {"ids": ids}, {}) for ids in ("one", None, [17.5])),
         *(("retry", {name: ["a", "b"]}, {}) for name in ("type", "queue", "status")),
