@@ -112,12 +112,16 @@ def test_processes_start_and_are_replaced_although_nothing_can_be_printed(env):
 @pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)], ids=str)
 @pytest.mark.parametrize("variable", ["_", "TEST_THREAD"], ids=["forked", "spawned"])
 def test_processes_run_without_standard_streams(env, variable, closed):
-    """No socket and no file of the process takes the place of a stream that was closed."""
+    """No socket and no file of the process takes the place of a stream that was closed.
+
+    A library that was loaded before the command began may have: some builds of libffi keep their file open.
+    """
     handle = enqueue(streams())
     close = partial(os.closerange, closed[0], closed[-1] + 1)
     with supervisor(env | {variable: "1"}, "--burst", preexec_fn=close) as process:
         ended_well(process)
-    assert {handle.result(timeout=0)[number] for number in closed} == {os.devnull}
+    places = [handle.result(timeout=0)[number] for number in closed]
+    assert {os.devnull if "/libffi.so" in place else place for place in places} == {os.devnull}
 
 
 def test_two_signals_to_the_whole_group_let_running_works_end(env, tmp_path):
