@@ -56,6 +56,14 @@ class AyeworkCommand(BaseCommand):
         parser.error = error  # type: ignore[method-assign]  # Django makes the parser
         return parser
 
+    def get_check_kwargs(self, options: dict[str, Any]) -> Any:
+        """Return what Django calls its system checks with: no databases, so that none has to answer.
+
+        Otherwise Django 6 asks every database in its checks of fields, also one that a worker waits for.
+        """
+        arguments: Any = super().get_check_kwargs(options)
+        return {**arguments, "databases": []}
+
     def execute(self, *args: Any, **options: Any) -> Any:
         """Run the command."""
         if self.is_whole_process and None in (sys.stdin, sys.stdout, sys.stderr):

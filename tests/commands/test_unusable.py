@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.checks.registry import register, registry
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 from django.core.management.base import CommandError
@@ -144,6 +145,23 @@ def test_a_worker_refuses_transactions_that_see_snapshots(unusable):
     if connection.vendor == "postgresql":  # whose driver gives an isolation to transactions alone
         [said] = refused(unusable("isolated by the driver"), "worker")
         assert "isolates transactions as 'repeatable read'" in said
+
+
+@pytest.mark.vendors("sqlite")
+def test_the_system_checks_of_a_command_ask_no_database(db):
+    """Or a worker could not wait for its database to be there."""
+    asked = []
+
+    @register
+    def note(app_configs, databases, **kwargs):
+        asked.append(databases)
+        return []
+
+    try:
+        call_command("ayework_status", skip_checks=False)
+    finally:
+        registry.registered_checks.discard(note)
+    assert asked == [[]]
 
 
 @pytest.mark.vendors("sqlite")
