@@ -129,14 +129,14 @@ serve: $(VENV)/.installed-demo ## the demo's admin on http://127.0.0.1:8000/admi
 test: $(VENV)/.installed-test mysql ## the suite on SQLite and on every other database that answers
 	@AYEWORK_TEST_REQUIRE='$(REQUIRE)' AYEWORK_TEST_ONLY='$(ONLY)' $(PY) -m tests.databases run $(PYTEST_ARGS)
 
-# Sets python to a Python 3.13 or 3.14, or to nothing.
+# Sets python to a Python 3.13 or newer, or to nothing.
 define find_next_python
-python=; for candidate in $(NEXT_PYTHON) python3.13 $${PYENV_ROOT:-$$HOME/.pyenv}/versions/3.13*/bin/python3.13 python3.14; do \
-  if $$candidate -c 'import sys; sys.exit(not (3, 13) <= sys.version_info < (3, 15))' 2>/dev/null; then python=$$candidate; break; fi; \
+python=; for candidate in $(NEXT_PYTHON) python3.13 $${PYENV_ROOT:-$$HOME/.pyenv}/versions/3.13*/bin/python3.13 python3.14 python3.15; do \
+  if $$candidate -c 'import sys; sys.exit(sys.version_info < (3, 13))' 2>/dev/null; then python=$$candidate; break; fi; \
 done
 endef
 
-# Empty where there is neither: what needs one says so, and does nothing.
+# Empty where there is none: what needs one says so, and does nothing.
 $(NEXT_VENV)/.installed: pyproject.toml
 	@set -e; $(find_next_python); test -n "$$python" || exit 0; \
 	test -x $(NEXT_VENV)/bin/python || $$python -m venv $(NEXT_VENV); \
@@ -146,7 +146,7 @@ $(NEXT_VENV)/.installed: pyproject.toml
 
 test-next: $(NEXT_VENV)/.installed ## the SQLite suite on Django 6.1 and Python 3.13; NEXT_PYTHON=<python> NEXT_VENV=<folder> for another
 	@if [ ! -e $< ]; then \
-	  echo "SKIPPED: there is no Python 3.13 or 3.14 here, so nothing was tested on Django 6.1 (make test-next NEXT_PYTHON=...)."; exit 0; \
+	  echo "SKIPPED: there is no Python 3.13 or newer here, so nothing was tested on Django 6.1 (make test-next NEXT_PYTHON=...)."; exit 0; \
 	fi; \
 	set -e; \
 	$(NEXT_VENV)/bin/python -c 'import django, sys; print("Python %s, Django %s" % (sys.version.split()[0], django.__version__))'; \
@@ -158,7 +158,7 @@ size: $(VENV)/.installed-test ## how large the package is, and how far one work 
 # Each folder runs in its own process, with Python 3.13. An exception that interrupts a handler may leave the lock of
 # the tracer taken, and the process waits for ever: tests of interruption are left out. So are those of browsers.
 coverage: $(NEXT_VENV)/.installed ## branch coverage of the package by the suite on SQLite
-	@test -e $< || { echo "There is no Python 3.13 or 3.14 here (make NEXT_PYTHON=...)."; exit 1; }
+	@test -e $< || { echo "There is no Python 3.13 or newer here (make NEXT_PYTHON=...)."; exit 1; }
 	@$(NEXT_VENV)/bin/python -m coverage erase
 	@ls -d tests/*/ tests/test_*.py | grep -v __pycache__ | xargs -P 2 -I '{}' sh -c 'echo "{} $$(timeout 900 \
 	  $(NEXT_VENV)/bin/python -m coverage run -p --branch --source=django_ayework --omit="*/migrations/*" \
@@ -167,7 +167,7 @@ coverage: $(NEXT_VENV)/.installed ## branch coverage of the package by the suite
 	@$(NEXT_VENV)/bin/python -m coverage report --skip-covered | tail -n 40
 
 test-packages: ## the tasks of three packages with a worker, on SQLite and PostgreSQL, with Django 6.0 and Python 3.13
-	@$(find_next_python); test -n "$$python" || { echo "There is no Python 3.13 or 3.14 here (make NEXT_PYTHON=...)."; exit 1; }; \
+	@$(find_next_python); test -n "$$python" || { echo "There is no Python 3.13 or newer here (make NEXT_PYTHON=...)."; exit 1; }; \
 	set -e; \
 	test -x $(PACKAGES_VENV)/bin/python || $$python -m venv $(PACKAGES_VENV); \
 	$(PACKAGES_VENV)/bin/python $(PIP_INSTALL) -e '.[test,postgres]' wagtail 'opencv-python-headless<5' \

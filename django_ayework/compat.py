@@ -31,14 +31,14 @@ def after_fork_in_child(callback: Callable[[], object]) -> None:
 
     Systems without fork never call it.
     """
-    # CPython 3.11 to 3.14: documented, but missing on Windows.
+    # CPython 3.11 to 3.15: documented, but missing on Windows.
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=callback)
 
 
 def before_threads_end(callback: Callable[[], object]) -> None:
     """Call this when the interpreter ends, while threads can still be started and executors still work."""
-    # CPython 3.11 to 3.14: threading._register_atexit, which concurrent.futures uses to end its own threads.
+    # CPython 3.11 to 3.15: threading._register_atexit, which concurrent.futures uses to end its own threads.
     # The list is gone through backwards; atexit comes after that.
     getattr(threading, "_register_atexit", atexit.register)(callback)
 
@@ -48,7 +48,7 @@ def json_writer(ensure_ascii: bool) -> Callable[[Any], str]:
     encoder = json.JSONEncoder(
         ensure_ascii=ensure_ascii, check_circular=False, allow_nan=False, separators=(",", ":")
     )
-    # CPython 3.11 to 3.14: json.encoder.c_make_encoder, None elsewhere. JSONEncoder.encode() makes a new one
+    # CPython 3.11 to 3.15: json.encoder.c_make_encoder, None elsewhere. JSONEncoder.encode() makes a new one
     # for every value, which takes longer than to write a short input.
     make: Any = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
@@ -63,7 +63,7 @@ _reading_frames = threading.Lock()
 
 def frames_of_thread(thread: int) -> list[FrameType]:
     """Return the frames of another thread, the innermost first; none if there is no such thread."""
-    # CPython 3.11 to 3.14: sys._current_frames. To read frames makes objects, which may start a garbage
+    # CPython 3.11 to 3.15: sys._current_frames. To read frames makes objects, which may start a garbage
     # collection, and that may let other threads run. CPython then looks at memory that is gone, or waits for
     # ever (its issues 106883 and 111363). So the collector is off meanwhile.
     frames: list[FrameType] = []
@@ -83,7 +83,7 @@ def frames_of_thread(thread: int) -> list[FrameType]:
 
 def set_async_exception(thread: int, kind: type[BaseException] | None) -> None:
     """Let a class of exception be raised in a thread before its next bytecode; None takes it back."""
-    # CPython 3.11 to 3.14: PyThreadState_SetAsyncExc.
+    # CPython 3.11 to 3.15: PyThreadState_SetAsyncExc.
     value = ctypes.py_object() if kind is None else ctypes.py_object(kind)
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), value)
 
@@ -224,26 +224,26 @@ def statement_wrappers(connection: BaseDatabaseWrapper) -> list[Any]:
 
 def calling_frame(depth: int) -> FrameType:
     """Return a frame of this thread: 1 is that of the caller of the function that asks."""
-    # CPython 3.11 to 3.14: sys._getframe.
+    # CPython 3.11 to 3.15: sys._getframe.
     return sys._getframe(depth + 1)
 
 
-# Discarded values, by the instructions of CPython 3.11 to 3.14: POP_TOP discards the value of an
+# Discarded values, by the instructions of CPython 3.11 to 3.15: POP_TOP discards the value of an
 # expression statement, RETURN_VALUE ends a function. An instruction has two bytes, and so has each of its
 # caches, which are zeros in ``co_code``. A frame is the same object while it runs.
 POP_TOP, RETURN_VALUE = opmap["POP_TOP"], opmap["RETURN_VALUE"]
 INSTRUCTION = 2
 
 
-#: CPython 3.14 looks up ``__enter__`` by it, and then calls it as any other method. Older ones have no such
-#: instruction there.
+#: CPython 3.14 and newer look up ``__enter__`` by it, and then call it as any other method. Older ones have
+#: no such instruction there.
 LOAD_SPECIAL = opmap.get("LOAD_SPECIAL")
 
 
 def enters_block(frame: FrameType) -> bool:
     """Tell whether a running frame calls an ``__enter__``, and an exception would be raised after the call.
 
-    The block is entered then, and never left: a lock stays taken. Only CPython 3.14 raises exceptions there.
+    The block is entered then, and never left: a lock stays taken. Only CPython 3.14 and newer raise there.
     """
     before = frame.f_lasti - INSTRUCTION
     return before >= 0 and frame.f_code.co_code[before] == LOAD_SPECIAL

@@ -27,8 +27,8 @@ from tests.docs import FENCE, ROOT
 
 PAGE = ROOT / "docs" / "tutorial" / "quickstart.md"
 ALL = ["5.2", "6.0", "6.1"]
-#: Django 6 needs Python 3.12.
-MATRIX = {"3.11": ["5.2"], "3.12": ALL, "3.13": ALL, "3.14": ALL}
+#: Django 6 needs Python 3.12, and only Django 6.1 knows 3.15.
+MATRIX = {"3.11": ["5.2"], "3.12": ALL, "3.13": ALL, "3.14": ALL, "3.15": ["6.1"]}
 QUICK = {"3.11": ["5.2"], "3.13": ["6.1"]}
 DATA = ("py.typed", "templates", "static", "locale/de/LC_MESSAGES/django.mo")
 LIMIT = 120
