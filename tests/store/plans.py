@@ -43,10 +43,17 @@ def plans_of(act, table: str = "django_ayework_work") -> list[str]:
     return seen
 
 
+#: MySQL has another format, unless it is told.
+EXPLAIN = {
+    "postgresql": "EXPLAIN",
+    "sqlite": "EXPLAIN QUERY PLAN",
+    "mysql": "EXPLAIN FORMAT=TRADITIONAL",
+}
+
+
 def explained(sql, params) -> str:
-    verb = "EXPLAIN QUERY PLAN" if connection.vendor == "sqlite" else "EXPLAIN"
     with connection.cursor() as cursor:
-        cursor.execute(f"{verb} {sql}", params)
+        cursor.execute(f"{EXPLAIN[connection.vendor]} {sql}", params)
         return "\n".join(" ".join(map(str, row)) for row in cursor.fetchall())
 
 

@@ -40,7 +40,9 @@ RETAINED = max(60_000 // SHARE, 10_000)
 #: A table of numbers, by vendor.
 NUMBERS = {
     "postgresql": f"SELECT g AS n FROM generate_series(1, {RETAINED}) AS g",
-    "mysql": f"SELECT seq AS n FROM seq_1_to_{RETAINED}",
+    "mysql": (
+        f"SELECT n FROM JSON_TABLE('{[*range(1, RETAINED + 1)]}', '$[*]' COLUMNS (n INT PATH '$')) AS g"
+    ),
     "sqlite": (
         "WITH RECURSIVE g(n) AS "
         f"(SELECT 1 UNION ALL SELECT n + 1 FROM g WHERE n < {RETAINED}) SELECT n FROM g"
