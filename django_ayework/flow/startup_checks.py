@@ -126,8 +126,9 @@ def wrong_isolation(database: BaseDatabaseWrapper) -> WrongIsolation | None:
     return WrongIsolation(
         f"The database {database.alias!r} isolates transactions as {wrong[0]!r}; "
         "waiting works could be missed.",
-        "Remove isolation_level from OPTIONS, or set it to READ COMMITTED, or give the queue "
-        'an alias of its own and name it in AYEWORK["DATABASE"].',
+        "Remove isolation_level from OPTIONS, or set it to READ COMMITTED. On PostgreSQL, reset "
+        "default_transaction_isolation where it is set: for the role, the database or the server. Or give "
+        'the queue an alias of its own and name it in AYEWORK["DATABASE"].',
     )
 
 

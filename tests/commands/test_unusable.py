@@ -141,6 +141,7 @@ def test_a_worker_refuses_transactions_that_see_snapshots(unusable):
     for said in refused(unusable("isolated"), *WORKERS):
         assert f"The database 'default' isolates transactions as {level!r}" in said
         assert "set it to READ COMMITTED" in said
+        assert "default_transaction_isolation where it is set: for the role" in said
         assert "(ayework.E007)" in said
     if connection.vendor == "postgresql":  # whose driver gives an isolation to transactions alone
         [said] = refused(unusable("isolated by the driver"), "worker")
