@@ -1,4 +1,4 @@
-"""The checks of ``ayework_doctor``: each reads figures and judges them. Nothing is written or locked."""
+"""The checks of ``ayework_doctor``: each reads figures and judges them. No row is written or locked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ from django_ayework.define.types import registry
 from django_ayework.flow.explain import live_workers
 from django_ayework.flow.maintenance import ends_of_unneeded, overdue_types
 from django_ayework.flow.overview import overview
-from django_ayework.flow.startup_checks import in_one_line, project_version, text_of_lack, wrong_isolation
+from django_ayework.flow.startup_checks import (
+    in_one_line,
+    project_version,
+    refusal_of_writes,
+    text_of_lack,
+    wrong_isolation,
+)
 from django_ayework.models import WorkerProcess
 from django_ayework.ports.pubsub import get_pubsub
 from django_ayework.ports.pubsub.base import PubSub, connections_of, reaches_others
@@ -67,10 +73,15 @@ def diagnose() -> Iterator[Diagnosis]:
     """Yield the findings of all checks; only one if the database does not answer or lacks migrations."""
     try:
         answer = f"The database {alias()!r} answers: {name_of_server()}."
-        lack = text_of_lack()
     except Error as error:
         text = f"The database {alias()!r} does not answer: {sentence(in_one_line(error))}"
         yield judge.judged("database", text, "Check its server, and DATABASES in the settings.", fails=True)
+        return
+    try:
+        lack = text_of_lack()
+    except Error as error:
+        text = f"The database {alias()!r} has refused a statement: {sentence(in_one_line(error))}"
+        yield judge.judged("database", text, judge.GIVE_RIGHTS, fails=True)
         return
     text, _, command = (lack or answer).partition(". Run: ")
     yield judge.judged("database", text, f"Run: {command}", fails=bool(lack))
@@ -218,6 +229,11 @@ def delivered(queue: Queue) -> Diagnosis:
     return judge.of_delivery(type(queue).__name__, seconds, error)
 
 
+def check_writes() -> Diagnosis:
+    """Look whether the account may write rows of the queue's tables, and the server takes them."""
+    return judge.of_writes(refusal_of_writes())
+
+
 def check_isolation() -> Diagnosis:
     """Look at the isolation level of the project's sessions."""
     wrong = wrong_isolation(connection())
@@ -283,6 +299,7 @@ CHECKS: dict[str, Check] = {
     "clocks": check_clocks,
     "wake_ups": check_wakeups,
     "delivery": check_delivery,
+    "writes": check_writes,
     "isolation": check_isolation,
     "driver": lambda: judge_server.of_driver(tables.driver()),
     "connection_reuse": check_reuse,

@@ -27,7 +27,8 @@ from django_ayework.flow.hooks import report
 from django_ayework.flow.payloads import DEFAULT_QUEUE
 from django_ayework.rules.formatting import sentence
 from django_ayework.rules.health import Budget
-from django_ayework.store.database import alias, connection, in_transaction
+from django_ayework.store.database import alias, connection, in_transaction, is_contention
+from django_ayework.store.diagnosis import try_writes
 from django_ayework.store.lanes import lanes_with_work
 from django_ayework.store.sessions import (
     LABEL,
@@ -74,14 +75,21 @@ def findings(queues: Sequence[str], types: Sequence[str], budget: Budget) -> Ite
     """Check everything that a worker of these queues and types needs; stop if the database is not ready."""
     try:
         yield Finding(Severity.OK, f"the database {alias()!r} answers: {name_of_server()}")
-        lack = text_of_lack()
     except Error as error:
         yield Finding(Severity.PROBLEM, f"the database {alias()!r} does not answer: {in_one_line(error)}")
+        return
+    try:
+        lack = text_of_lack()
+    except Error as error:
+        text = f"the database {alias()!r} has refused a statement: {in_one_line(error)}"
+        yield Finding(Severity.PROBLEM, text)
         return
     if lack:
         yield Finding(Severity.PROBLEM, lack)
         return
     yield Finding(Severity.OK, "all migrations are applied")
+    if refusal := refusal_of_writes():
+        yield Finding(Severity.PROBLEM, f"the tables of the queue cannot be written: {refusal}")
     for module, why in registry.failed.items():
         text = f"the module {module}, which declares tasks, could not be imported: {why}"
         yield Finding(Severity.PROBLEM, text)
@@ -109,6 +117,21 @@ def text_of_lack() -> str:
         f"Correct its allow_migrate(), and apply them anew. Run: manage.py migrate {LABEL} zero --fake "
         f"--database {alias()} && manage.py migrate --database {alias()}"
     )
+
+
+def refusal_of_writes() -> str:
+    """Return why rows of the queue's tables cannot be written, in one line; "" if they can be.
+
+    A server may be read-only, and an account may lack a right. No row is written. Raises the error of a lock
+    that another session holds.
+    """
+    try:
+        try_writes()
+    except Error as error:
+        if is_contention(error):
+            raise
+        return in_one_line(error)
+    return ""
 
 
 class WrongIsolation(NamedTuple):
@@ -156,14 +179,19 @@ def text_of_trouble(error: Error) -> str | None:
         return None
     connection().close()
     try:
-        lack = text_of_lack()
+        name_of_server()
     except Error as away:
         return (
             f"The database {alias()!r} does not answer: {sentence(in_one_line(away))} "
             f"Check that its server runs, and DATABASES[{alias()!r}] in the settings."
         )
-    if lack:
-        return f"The database {alias()!r} is not ready: {lack}"
+    try:
+        lack = text_of_lack()
+    except Error as refusal:
+        error = refusal
+    else:
+        if lack:
+            return f"The database {alias()!r} is not ready: {lack}"
     return f"The database {alias()!r} has refused a statement: {sentence(in_one_line(error))}"
 
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from django_ayework.rules.figures import bounded
-from django_ayework.rules.formatting import counted, duration, if_renamed, listed
+from django_ayework.rules.formatting import counted, duration, if_renamed, listed, sentence
 from django_ayework.rules.problems import Problem, ProblemCode
 
 #: Names that a sentence lists.
@@ -24,6 +24,8 @@ LAPSED_FOR, BEHIND_FOR = 60.0, 60.0
 UNPRUNED_FOR = 3600.0
 #: The index by which works are claimed.
 LANE_INDEX = "ayework_lane"
+#: The remedy for an account that lacks a right.
+GIVE_RIGHTS = "Give the account of the database its rights: see the guide on security, database accounts."
 #: Parts of all connections of the server in use that are worth a warning, and that are a problem.
 BUSY, FULL = 0.75, 0.9
 
@@ -69,6 +71,15 @@ def not_carried_out(check: str, error: str) -> Diagnosis:
     """Return that a check has raised an error that is none of the database's."""
     remedy = "Mend what the error names: a server that does not answer, a package, or a setting."
     return Diagnosis(check, Level.PROBLEM, f"This could not be checked: {error}", remedy)
+
+
+def of_writes(refusal: str) -> Diagnosis:
+    """Judge whether the tables can be written; ``refusal`` is the database's error, or ""."""
+    if not refusal:
+        return judged("writes", "The tables of the queue can be written.")
+    text = f"The tables of the queue cannot be written: {sentence(refusal)}"
+    remedy = f"If the server or the file is read-only, make it writable. {GIVE_RIGHTS}"
+    return judged("writes", text, remedy, fails=True)
 
 
 # Workers and what waits for them

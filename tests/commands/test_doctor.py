@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 from django.core.checks import Error
-from django.db import OperationalError, connection
+from django.db import OperationalError, ProgrammingError, connection
 
 from django_ayework import enqueue
 from django_ayework.documentation import entry_url, with_entry
@@ -71,7 +71,7 @@ def test_a_queue_that_is_well_has_no_problem_and_nothing_is_written(vacuumed, st
     checks = {"database", "system_checks", *diagnosis.CHECKS}
     for server in diagnosis.CHECKS_OF_SERVER.values():  # which all have the same
         assert set(report) == checks | set(server)
-    assert {sql.split()[0] for sql in statements} <= READS
+    assert {sql.split()[0] for sql in statements if not sql.endswith("WHERE 1 = 0")} <= READS
     assert Work.objects.get().status == "pending"
 
 
@@ -179,10 +179,27 @@ def test_ids_make_a_round_trip_through_the_queue_that_delivers_them(settings, mo
     assert "through LocalQueue: PermissionError: no permission to add. Workers poll" in text
 
 
+def test_a_statement_that_the_database_refuses_is_not_taken_for_no_answer(monkeypatch):
+    refuse = Mock(side_effect=ProgrammingError("permission denied for table django_migrations"))
+    monkeypatch.setattr(startup_checks, "missing_migrations", refuse)
+    level, text = doctor(status=1).of("database")
+    refusal = "has refused a statement: permission denied for table django_migrations. Give the account"
+    assert (level, refusal in text) == ("problem", True)
+
+
+def test_a_lock_that_another_session_holds_is_no_lack_of_rights(monkeypatch):
+    is_locked = Mock(side_effect=OperationalError("database is locked"))
+    monkeypatch.setattr(startup_checks, "try_writes", is_locked)
+    level, text = doctor().of("writes")
+    assert (level, text[:43]) == ("warning", "This could not be read: database is locked ")
+
+
 PG_LEVEL = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL"
 #: By check: the level while something is wrong, a part of what is said, what breaks it, and what mends it.
 WRONG = {
     "postgresql": [
+        ("writes", "problem", "cannot be written: cannot execute INSERT in a read-only transaction.",
+         "SET default_transaction_read_only = on", "SET default_transaction_read_only = off"),
         ("isolation", "problem", "isolates transactions as 'serializable'",
          f"{PG_LEVEL} SERIALIZABLE", f"{PG_LEVEL} READ COMMITTED"),
         ("dead_rows", "problem", "Autovacuum is off.",
@@ -195,6 +212,8 @@ WRONG = {
          "SET idle_in_transaction_session_timeout = 0", "SET idle_in_transaction_session_timeout = '60s'"),
     ],
     "mysql": [
+        ("writes", "problem", "cannot be written: (1792, ",
+         "SET SESSION TRANSACTION READ ONLY", "SET SESSION TRANSACTION READ WRITE"),
         ("isolation", "problem", "isolates transactions as 'serializable'",
          "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE",
          "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"),
@@ -202,6 +221,8 @@ WRONG = {
          "SET SESSION sql_mode = ''", "SET SESSION sql_mode = 'STRICT_TRANS_TABLES'"),
     ],
     "sqlite": [
+        ("writes", "problem", "cannot be written: attempt to write a readonly database.",
+         "PRAGMA query_only = ON", "PRAGMA query_only = OFF"),
         ("server_settings", "warning", "busy timeout 10 ms",
          "PRAGMA busy_timeout = 10", "PRAGMA busy_timeout = 20000"),
     ],

@@ -181,6 +181,18 @@ def test_a_worker_says_why_it_does_not_start(monkeypatch, caplog):
 
 
 @pytest.mark.vendors("sqlite")
+def test_a_refusal_to_tell_the_migrations_is_not_taken_for_no_answer(transactional_db, monkeypatch):
+    def refuse(*arguments: object) -> object:
+        raise ProgrammingError("permission denied for table django_migrations")
+
+    monkeypatch.setattr(ayework_prune, "prune", refuse)
+    monkeypatch.setattr("django_ayework.flow.startup_checks.missing_migrations", refuse)
+    text = "^The database 'default' has refused a statement: permission denied for table django_migrations\\."
+    with pytest.raises(CommandError, match=text):
+        call_command("ayework_prune")
+
+
+@pytest.mark.vendors("sqlite")
 def test_a_statement_that_the_database_refuses_is_reported_in_a_sentence(transactional_db, monkeypatch):
     """Such as for a missing right: no transaction is open, and the database answers."""
 

@@ -9,7 +9,7 @@ from itertools import product
 
 import pytest
 from django.core.management.base import CommandError
-from django.db import OperationalError, connection
+from django.db import OperationalError, ProgrammingError, connection
 
 from django_ayework import Retry, enqueue, enqueue_many
 from django_ayework.documentation import entry_url
@@ -18,6 +18,7 @@ from django_ayework.management.base import log_named
 from django_ayework.management.commands.ayework_worker import Command, WorkerOptions, worker_options
 from django_ayework.models import Throughput, Work, WorkerProcess
 from django_ayework.store import sessions
+from django_ayework.store.diagnosis import TABLES
 from django_ayework.store.throughput import MINUTE
 from tests.app.models import Order
 from tests.app.works import add, fail, notify, pay
@@ -172,7 +173,7 @@ def findings(lines: list[str], weight: str) -> list[str]:
 
 @each_database
 def test_all_is_well(django_assert_max_num_queries):
-    with django_assert_max_num_queries(12):  # nothing is started
+    with django_assert_max_num_queries(12 + 3 * len(TABLES)):  # nothing is started
         status, lines = check()
     assert status == 0
     assert lines[:2] == [
@@ -232,6 +233,10 @@ def unreachable() -> str:
     raise OperationalError("connection refused\n\tIs the server running?")
 
 
+def refusing() -> list[str]:
+    raise ProgrammingError("permission denied\nfor table django_migrations")
+
+
 E001 = f"See {entry_url('checks', 'ayework.E001')} (ayework.E001)"
 
 
@@ -242,10 +247,14 @@ E001 = f"See {entry_url('checks', 'ayework.E001')} (ayework.E001)"
          "migrations are missing: 0011_next. Run: manage.py migrate --database default"),
         ("name_of_server", unreachable, {},
          "the database 'default' does not answer: connection refused Is the server running?"),
+        ("missing_migrations", refusing, {},
+         "the database 'default' has refused a statement: permission denied for table django_migrations"),
+        ("try_writes", refusing, {},
+         "the tables of the queue cannot be written: permission denied for table django_migrations"),
         ("most_connections", lambda: None, {"CONCURENCY": 5},
          f"AYEWORK has the unknown key 'CONCURENCY'. Did you mean 'CONCURRENCY'? {E001}"),
     ],
-    ids=["migrations", "no answer", "system checks"],
+    ids=["migrations", "no answer", "refusal", "no writes", "system checks"],
 )  # fmt: skip
 def test_problems(monkeypatch, settings, name, answer, keys, problem):
     settings.AYEWORK = keys

@@ -43,6 +43,8 @@ FINDINGS = [
     ("wakeups", ["PostgresPubSub", None, True], "problem", "PUBSUB_DATABASE"),
     ("delivery", ["RedisStreamsQueue", 0.01, ""], "ok", "An id came back through RedisStreamsQueue"),
     ("delivery", ["RedisStreamsQueue", None, "Refused: no."], "problem", ": Refused: no. Workers"),
+    ("writes", [""], "ok", "can be written."),
+    ("writes", ["permission denied"], "problem", "cannot be written: permission denied. If the server"),
     ("connections", [rule.Connections(75, 100, 30)], "ok", "75 of 100"),
     ("connections", [rule.Connections(76, 100, 30)], "warning", "76%"),
     ("connections", [rule.Connections(10, 100, 101)], "warning", "need up to 101"),

@@ -14,7 +14,7 @@ from django_ayework import models
 from django_ayework.models import Schedule, Work
 from django_ayework.rules.server_diagnosis import Driver
 from django_ayework.store import backlog
-from django_ayework.store.database import connection, fetch, rows
+from django_ayework.store.database import atomic, connection, dialect, fetch, rows, run
 from django_ayework.store.lanes import FIRST_OF_LANE, Lane
 
 #: The models that have tables.
@@ -36,6 +36,22 @@ def plan_of_claim(lane: Lane) -> str:
 def has_more_works_than(number: int) -> bool:
     """Tell whether there are more works than this, in any status."""
     return len(rows(Work).order_by().values_list("id", flat=True)[: number + 1]) > number
+
+
+def columns_of(model: type[Model]) -> list[str]:
+    """Return the columns of a table."""
+    return [str(field.column) for field in model._meta.concrete_fields]
+
+
+def try_writes() -> None:
+    """Raise the error by which the database refuses to write rows of a table. No row is written or locked."""
+    with atomic():
+        for model in TABLES:
+            table, *columns = map(dialect().quoted, (model._meta.db_table, *columns_of(model)))
+            listed = ", ".join(columns)
+            run(f"INSERT INTO {table} ({listed}) SELECT {listed} FROM {table} WHERE 1 = 0")
+            run(f"UPDATE {table} SET {columns[0]} = {columns[0]} WHERE 1 = 0")
+            run(f"DELETE FROM {table} WHERE 1 = 0")
 
 
 def missing_indexes() -> tuple[list[str], int]:
