@@ -186,6 +186,12 @@ def outlive(connection: BaseDatabaseWrapper) -> None:
     connection.close_at = 0.0
 
 
+def had_error(connection: BaseDatabaseWrapper) -> bool:
+    """Tell whether the database has raised an error since the last check, except one of the data."""
+    # Django 5.2 to 6.1: DatabaseWrapper.errors_occurred, undocumented. Django pings such a connection.
+    return connection.errors_occurred
+
+
 class CommitCallback(NamedTuple):
     """A function of ``transaction.on_commit()``, and whether its errors are logged only."""
 

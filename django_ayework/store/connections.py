@@ -17,7 +17,7 @@ from django.db import Error, connections, reset_queries
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
-from django_ayework.compat import blocks_of, is_broken, keep_open, outlive, statement_wrappers
+from django_ayework.compat import blocks_of, had_error, is_broken, keep_open, outlive, statement_wrappers
 from django_ayework.documentation import logged
 from django_ayework.heartbeat import beat, beat_before, current_heartbeat, taking_any_time
 
@@ -95,16 +95,19 @@ def read_and_close(ask: Callable[[], T]) -> T:
 
 
 def tidy_connections(at_age_0: Callable[[BaseDatabaseWrapper], object] = outlive) -> None:
-    """Drop this thread's broken and outlived connections, and the query log that DEBUG keeps.
+    """Drop this thread's connections that had an error or are outlived, and the query log that DEBUG keeps.
 
-    ``at_age_0`` is called with each connection whose ``CONN_MAX_AGE`` is 0. A session of the engine's own
-    stays: its thread replaces it after an error.
+    A connection on which an error occurred may answer and lead to a server that has become read-only, while
+    a new one leads to its successor. ``at_age_0`` is called with each connection whose ``CONN_MAX_AGE`` is 0.
+    A session of the engine's own stays: its thread replaces it after an error.
     """
     for connection in connections.all(initialized_only=True):
         if hasattr(connection, BOUNDS):
             continue
         if connection.settings_dict.get("CONN_MAX_AGE") == 0:
             at_age_0(connection)
+        if had_error(connection) and not connection.in_atomic_block:
+            connection.close()
         connection.close_if_unusable_or_obsolete()
     reset_queries()
 

@@ -1,11 +1,12 @@
 """Workers whose connections are cut or do not answer: for a moment, for longer than leases, or for good."""
 
 import pytest
-from django.db import connection
+from django.db import connection, connections
 
-from django_ayework import enqueue, enqueue_many
+from django_ayework import Retry, enqueue, enqueue_many, work
 from django_ayework.models import Attempt, Work, WorkerProcess
 from django_ayework.testing import now, running_worker
+from tests.app.models import Order
 from tests.processes import ended, ended_well, eventually, get, health_address, stopped, worker_process
 from tests.proxies import Proxy
 from tests.worker.conftest import all_end
@@ -165,3 +166,33 @@ def test_a_worker_whose_thread_cannot_be_brought_back_ends_with_a_status_of_its_
     assert status == 70, output
     assert "The thread 'settling' has not come back" in output
     assert handle.state().status == "running", "it is left to its lease"
+
+
+READ_ONLY = {
+    "postgresql": "SET default_transaction_read_only = on",
+    "mysql": "SET SESSION TRANSACTION READ ONLY",
+}
+
+
+@work(name="worker.demotes", retry=Retry(attempts=1))
+def demotes() -> None:
+    """Leave the connection as one is whose server has become a replica."""
+    with connection.cursor() as cursor:
+        cursor.execute(READ_ONLY[connection.vendor])
+
+
+@work(name="worker.orders", retry=Retry(attempts=2, base=0.01))
+def orders() -> None:
+    Order.objects.create(reference="A1")
+
+
+@pytest.mark.usefixtures("quick_polls")
+def test_no_thread_keeps_a_connection_to_a_server_that_has_become_read_only(monkeypatch):
+    monkeypatch.setitem(connections.settings["default"], "CONN_MAX_AGE", None)
+    with running_worker(concurrency=1):
+        enqueue(demotes()).result(timeout=20)
+        handles = enqueue_many(orders() for _ in range(3))
+        for handle in handles:
+            handle.result(timeout=20)
+    assert Order.objects.count() == 3
+    assert Attempt.objects.count() == 1
