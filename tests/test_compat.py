@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 from django.dispatch import Signal
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -50,6 +50,14 @@ def test_a_callback_runs_in_each_forked_child():
         os._exit(0 if pids == [os.getpid()] else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert pids == []
+
+
+@pytest.mark.parametrize(("statement", "is_noted"), [("SELECT nothing", True), ("SELECT 1", False)])
+def test_an_error_of_the_database_is_noted_on_its_connection(transactional_db, statement, is_noted):
+    with suppress(DatabaseError), connection.cursor() as cursor:
+        cursor.execute(statement)
+    assert compat.had_error(connection) is is_noted
+    connection.close()
 
 
 ENDS = [(ORDER, ["threads run", "exit"]), (ENDING, ["a thread was started"])]
