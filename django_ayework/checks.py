@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
@@ -29,7 +31,7 @@ from django_ayework.conf import (
 )
 from django_ayework.define.options import HOOKS
 from django_ayework.define.schedules import schedules
-from django_ayework.define.types import Declared, registry
+from django_ayework.define.types import AnyWorkType, Declared, WorkType, registry
 from django_ayework.documentation import with_entry
 from django_ayework.errors import did_you_mean
 from django_ayework.flow.startup_checks import unloaded_modules, wrong_isolation
@@ -241,6 +243,30 @@ def check_targets(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> lis
         for work_type in registry
         if work_type.settings.then is not None and registry.find(work_type.settings.then) is None
     ]
+
+
+@registered("ayework")
+def check_order_of_decorators(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """W010: a decorator above ``@work`` surrounds the call that builds a request, and not the handler."""
+    return [
+        Warning(
+            f"{work_type.handler.__qualname__}() of the work {work_type.name!r} has another decorator above "
+            "@work, which surrounds the call that builds a request, and not the handler in a worker.",
+            hint="Write the other decorator below @work.",
+            id="ayework.W010",
+        )
+        for work_type in sorted(registry, key=lambda work_type: work_type.name)
+        if is_decorated(work_type)
+    ]
+
+
+def is_decorated(work_type: AnyWorkType) -> bool:
+    """Tell whether the module of a handler has, by the handler's name, a function that wraps the type."""
+    module = sys.modules.get(work_type.handler.__module__)
+    found = vars(module).get(work_type.handler.__name__) if module else None
+    if not callable(found) or isinstance(found, WorkType):
+        return False
+    return inspect.unwrap(found, stop=lambda inner: isinstance(inner, WorkType)) is work_type
 
 
 @registered("ayework")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import textwrap
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from django.core.checks import run_checks
 from django.test import modify_settings
 
 from django_ayework import registry, work
+from django_ayework.define.schedules import schedules
 from tests.checks.hints import hint_of
 
 
@@ -48,6 +50,56 @@ def test_e005_two_works_of_one_name():
         f"Two works are named 'tests.twice': {path} (line {line}) and {path} (line {line + 5})."
     )
     assert hint_of(message) == 'Give one of them another name: @work(name="...").'
+
+
+def module_of(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the source as a module, with the names that it needs."""
+    module = ModuleType("decorated")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(textwrap.dedent(source), vars(module))
+
+
+@pytest.mark.usefixtures("registry")
+def test_w010_a_decorator_above_work_does_not_surround_the_handler(monkeypatch):
+    module_of(
+        """
+        import functools
+        from django.db import transaction
+        from django_ayework import batch_work, schedule, work
+
+        @transaction.atomic
+        @work(name="tests.above")
+        def above(): ...
+
+        @functools.lru_cache
+        @transaction.atomic
+        @batch_work(name="tests.two")
+        def two(items): ...
+
+        @schedule("0 3 * * *", name="tests.fine")
+        @work(name="tests.below")
+        @transaction.atomic
+        def below(): ...
+
+        @work(name="tests.replaced")
+        def replaced(): ...
+
+        @functools.wraps(replaced.handler)
+        def replaced(): ...
+        """,
+        monkeypatch,
+    )
+    try:
+        above, two = run_checks(tags=["ayework"])
+    finally:
+        schedules.find("tests.fine").cancel()
+    assert {above.id, two.id} == {"ayework.W010"}
+    assert above.msg == (
+        "above() of the work 'tests.above' has another decorator above @work, which surrounds the call that "
+        "builds a request, and not the handler in a worker."
+    )
+    assert two.msg.startswith("two() of the work 'tests.two' ")
+    assert hint_of(above) == "Write the other decorator below @work."
 
 
 @pytest.mark.usefixtures("registry")
