@@ -185,7 +185,13 @@ def past_of(row: WorkRow, now: datetime) -> list[Reason]:
 
 def if_unknown(type: str) -> str:
     """Return the advice for a type that workers do not know; this process may have newer code than they."""
-    if registry.find(type) is not None:
+    if (known := registry.find(type)) is not None:
+        if "<locals>" in known.handler.__qualname__:
+            return phrase(
+                "This process knows the type, because it has called the function that contains the handler: "
+                "call that function in works.py, or write the handler at the top level, and restart the "
+                "workers."
+            )
         return phrase("This process knows the type: restart the workers, so that they load the same code.")
     return if_renamed(type, registry.names())
 

@@ -5,7 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from django_ayework import Count, Retry, cancel, dependency, enqueue, limit, pause, retry
+from django_ayework import Count, Retry, cancel, dependency, enqueue, limit, pause, registry, retry
+from django_ayework import work as describe
 from django_ayework.flow import explain
 from django_ayework.flow.maintenance import reclaim
 from django_ayework.models import Waiter, Work
@@ -150,7 +151,7 @@ def test_a_deferral():
     assert text.endswith("that used no attempt.")
 
 
-def test_a_work_parked_because_its_type_is_unknown(settings):
+def test_a_work_parked_because_its_type_is_unknown(settings, monkeypatch):
     settings.AYEWORK = {"UNKNOWN_TYPE_GRACE": 600}
     work = WorkFactory(type="gone.work")
     drain()
@@ -159,6 +160,11 @@ def test_a_work_parked_because_its_type_is_unknown(settings):
     assert re.search(rf"Without one, it dies at {MOMENT} \((in 10 min|in 9 min 5\d s)\)\.", text)
     found = facts(work, "parked")
     assert (found["until"] - found["since"], found["type"]) == (timedelta(minutes=10), "gone.work")
+    monkeypatch.setattr(registry, "_declared", {**registry._declared})
+    describe(name="gone.work")(lambda: None)
+    text = why(work, "not_due", "parked")
+    advice = "call that function in works.py, or write the handler at the top level, and restart the workers."
+    assert advice in text
     Work.objects.filter(id=work.id).update(type=add.name)
     text = why(work, "not_due", "parked")
     assert "This process knows the type: restart the workers, so that they load the same code." in text
