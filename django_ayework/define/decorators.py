@@ -301,6 +301,8 @@ def require_function(handler: object, decorator: str) -> None:
     is_callable = callable(handler) and hasattr(handler, "__qualname__")
     if not is_callable or isinstance(handler, (str, type, WorkType)):
         hint = " Move it out of the class." if isinstance(handler, classmethod) else ""
+        if isinstance(handler, str):
+            hint = f" Write {decorator}(name={handler!r})."
         raise ImproperWork(
             f"expected {decorator} to decorate a function, got: {handler!r}.{hint}", code="not-a-function"
         )

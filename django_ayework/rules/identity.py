@@ -36,11 +36,13 @@ def require_work_id(value: object) -> str:
     >>> require_work_id("order-17")
     'order-17'
     """
-    if isinstance(value, str) and WORK_ID.fullmatch(value) and value.isprintable():
+    if not isinstance(value, str):
+        raise not_a_text(value)
+    if WORK_ID.fullmatch(value) and value.isprintable():
         return value
     raise InvalidWorkId(
         f"expected a work id to be 1 to {MAX_LENGTH} printable characters without spaces, got: {value!r}.",
-        id=value if isinstance(value, str) else None,
+        id=value,
     )
 
 
@@ -54,7 +56,12 @@ def require_text(id: object) -> str:
     """
     if isinstance(id, str):
         return id if id.isprintable() else require_work_id(id)
-    raise InvalidWorkId(
+    raise not_a_text(id)
+
+
+def not_a_text(id: object) -> InvalidWorkId:
+    """Return the error about an id that is an object of another kind, such as a UUID."""
+    return InvalidWorkId(
         f"expected the id of a work as a text, got: {id!r}. Pass .id of a handle, or str(…) of a UUID.",
         code="id-not-a-text",
     )

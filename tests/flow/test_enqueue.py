@@ -209,7 +209,7 @@ def test_any_printable_word_may_be_the_id(id):
 
 def test_an_id_must_be_a_short_printable_word_and_differs_by_case():
     for id in ("", "two words", "x" * 65, "nul\x00", 17):
-        with pytest.raises(InvalidWorkId, match="expected a work id to be 1 to 64 printable characters"):
+        with pytest.raises(InvalidWorkId, match=r"1 to 64 printable characters|as a text, got: 17"):
             enqueue(add(a=1, b=2), id=id)
     assert Work.objects.count() == 0
     assert not any(enqueue(add(a=1, b=2), id=id).deduplicated for id in ("order-a", "order-A"))
