@@ -8,10 +8,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.core import signing
-from django.urls import reverse
+from django.urls import NoReverseMatch, reverse
 
 from django_ayework.conf import get_settings
-from django_ayework.documentation import value_error
+from django_ayework.documentation import documented, value_error
 from django_ayework.rules.identity import require_work_id
 
 __all__ = ["progress_token", "progress_url"]
@@ -70,7 +70,16 @@ def progress_url(work: Any, *, group: bool = False, title: str = "", result_url:
     Raises NoReverseMatch unless the project includes ``django_ayework.progress.urls``.
     """
     token = progress_token(work, group=group, title=title, result_url=result_url)
-    return reverse("ayework_progress:page", args=[token])
+    try:
+        return reverse("ayework_progress:page", args=[token])
+    except NoReverseMatch as missing:
+        raise documented(
+            NoReverseMatch(
+                f"{missing}; expected the URLs of the project to have "
+                "path('works/', include('django_ayework.progress.urls'))."
+            ),
+            "progress-urls-missing",
+        ) from None
 
 
 def part_url(token: str) -> str:

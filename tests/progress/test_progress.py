@@ -178,7 +178,8 @@ def test_without_the_addresses_the_tag_stands_still(settings):
     text = rendered("{% work_progress work %}", work=enqueue(add(a=1, b=2)))
     assert "Waiting to start" in text
     assert "data-live=" not in text
-    with pytest.raises(NoReverseMatch):
+    missing = r"not a registered namespace; expected .* include\('django_ayework\.progress\.urls'\)"
+    with pytest.raises(NoReverseMatch, match=missing):
         progress_url("some-id")
 
 
