@@ -12,11 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from django_ayework.conf import get_settings
+from django_ayework.define.options import whole_number
 from django_ayework.define.types import registry
 from django_ayework.documentation import logged
+from django_ayework.errors import InvalidOption
 from django_ayework.flow.hooks import answer_of, backlog_policy, report, resolved_hook
 from django_ayework.flow.settle import Success
 from django_ayework.flow.states import state_of
+from django_ayework.rules.controls import several
 from django_ayework.rules.durations import later
 from django_ayework.rules.formatting import if_renamed, is_parked, parked_again
 from django_ayework.rules.health import BacklogInfo, Episode, PressureInfo
@@ -38,15 +41,36 @@ MEGABYTE = 2**20
 MEASURE_EVERY = 1.0
 
 
+def asked_slots(given: int | None) -> int:
+    """Return how many works a worker is to run at a time. Raises InvalidOption."""
+    return get_settings().concurrency if given is None else whole_number(1)(given, "concurrency")
+
+
+def named(given: Iterable[str], option: str) -> tuple[str, ...]:
+    """Return the names of an option, given as several or as one. Raises InvalidOption."""
+    names = several(given)
+    if wrong := next((name for name in names if not isinstance(name, str)), None):
+        raise InvalidOption(f"expected {option} to be names, as texts, got: {wrong!r}.")
+    return names
+
+
 @dataclass(eq=False)
 class Retirement:
-    """When a worker retires: after ``max_works`` attempts, or above ``max_memory`` megabytes."""
+    """When a worker retires: after ``max_works`` attempts, or above ``max_memory`` megabytes.
+
+    Raises InvalidOption for limits that are no whole numbers, 1 or more.
+    """
 
     max_works: int | None
     max_memory: int | None
     #: The limit that was reached, in words; empty until then.
     reached: str = ""
     _measured_at: float = float("-inf")
+
+    def __post_init__(self) -> None:
+        for option in ("max_works", "max_memory"):
+            if (limit := getattr(self, option)) is not None:
+                whole_number(1)(limit, option)
 
     def attempts_left(self, attempts: int) -> int:
         """Return how many more attempts may be made after so many."""

@@ -26,11 +26,11 @@ from django_ayework.flow.notify import close_idle, listening_thread, revoked_wor
 from django_ayework.flow.outcomes import is_to_be_parked
 from django_ayework.flow.startup_checks import text_of_small_pool
 from django_ayework.heartbeat import Heartbeat
-from django_ayework.rules.controls import Scope, several
+from django_ayework.rules.controls import Scope
 from django_ayework.rules.health import Phase
 from django_ayework.store.sessions import engine_session, pool_size
 from django_ayework.worker import bounds
-from django_ayework.worker.admission import BacklogMonitor, Backpressure, Retirement, park
+from django_ayework.worker.admission import BacklogMonitor, Backpressure, Retirement, asked_slots, named, park
 from django_ayework.worker.arrivals import arrivals_for
 from django_ayework.worker.attempt import Ended
 from django_ayework.worker.claimer import Claimer, Commands, Prefetch
@@ -122,7 +122,7 @@ class Worker(Engine):
     of work: it claims and reclaims no others. ``concurrency`` is the number of works that run at a time. With
     ``burst`` the worker stops once no work that it may run is due or running, with ``max_works`` after that
     many attempts, and with ``max_memory`` once its process uses more megabytes. It fires schedules unless
-    ``scheduler`` is False.
+    ``scheduler`` is False. Raises InvalidOption for numbers and names that cannot be used.
 
     Example::
 
@@ -145,15 +145,15 @@ class Worker(Engine):
     ) -> None:
         registry.load()
         self._wake = WakeEvent()
-        asked = concurrency or get_settings().concurrency
+        asked = asked_slots(concurrency)
         # Handlers take connections from the project's pool: a work without one would wait, and fail.
         super().__init__(new_uuid7(), min(asked, pool_size() or asked), self._wake.set, "claiming")
         if self.concurrency < asked:
             logger.warning("Note: %s. %s", text_of_small_pool(self.concurrency, asked), logged("small-pool"))
         self.name = name
-        self.queues = several(queues)
-        self.types = several(types)
-        self.exclude_types = several(exclude_types)
+        self.queues = named(queues, "queues")
+        self.types = named(types, "types")
+        self.exclude_types = named(exclude_types, "exclude_types")
         self.burst = burst
         #: Works that were left to their leases, as the database was away in the end.
         self.left = 0

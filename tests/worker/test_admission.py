@@ -6,6 +6,7 @@ from itertools import repeat
 import pytest
 
 from django_ayework import doers, enqueue, enqueue_many, work
+from django_ayework.errors import InvalidOption
 from django_ayework.flow.settle import Settlement, Success
 from django_ayework.rules.retry import die
 from django_ayework.rules.states import Reason
@@ -16,6 +17,7 @@ from django_ayework.worker import admission
 from django_ayework.worker import executor as executor_module
 from django_ayework.worker.admission import MEGABYTE, BacklogMonitor, Backpressure, Retirement, resident_bytes
 from django_ayework.worker.executor import Executor
+from django_ayework.worker.worker import Worker
 from tests.clocks import Clock, put_in_place
 from tests.marks import each_database
 from tests.processes import eventually
@@ -248,3 +250,19 @@ def test_a_worker_reports_that_it_is_behind(settings, stage):
     with running_worker(concurrency=4):  # one that catches up is not behind
         assert [enqueue(quick(number=n)).result(timeout=20) for n in range(3)] == [0, 1, 2]
     assert reports == []
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "text"),
+    [
+        *(("concurrency", value, "a whole number, 1 or more") for value in (0, -1, "8", 1.5, True)),
+        *(("max_works", value, "a whole number, 1 or more") for value in (0, "8")),
+        *(("max_memory", value, "a whole number, 1 or more") for value in (-1, "500")),
+        *((option, [quick], "names, as texts") for option in ("queues", "types", "exclude_types")),
+    ],
+)
+def test_a_worker_refuses_numbers_and_names_that_cannot_be_used(option, value, text):
+    with pytest.raises(InvalidOption) as refusal:
+        Worker(**{option: value})
+    shown = value[0] if isinstance(value, list) else value
+    assert str(refusal.value) == f"expected {option} to be {text}, got: {shown!r}."
