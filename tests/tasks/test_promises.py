@@ -368,6 +368,8 @@ def test_5_23_using_copies_and_a_higher_priority_comes_first():
         ({"RETRY": {"attempt": 1}}, ["ayework.E013"]),
         ({"RETRY": {"attempts": 0}}, ["ayework.E013"]),
         ({"MODULES": ["no.no"]}, ["ayework.E013"]),
+        ({"MODULES": "tests.tasks.kit"}, ["ayework.E013"]),
+        ({"MODULES": None}, ["ayework.E013"]),
         ({"RETRY": {"attempts": 2}, "MODULES": ["tests.tasks.kit"]}, []),
     ],
 )

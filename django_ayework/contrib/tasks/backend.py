@@ -130,7 +130,11 @@ class AyeworkBackend(BaseTaskBackend):
             _ = self.retry
         except (TypeError, ValueError) as wrong:
             yield f"has a RETRY that cannot be used: {wrong}", ""
-        for module in self.options.get("MODULES", ()):
+        modules = self.options.get("MODULES", ())
+        if not isinstance(modules, (list, tuple)):
+            yield f"has MODULES that is no list: {modules!r}.", 'Write a list, such as ["shop.jobs"].'
+            return
+        for module in modules:
             if not is_there(module):
                 yield f"has MODULES with {module!r}, which is not there.", "Correct the name of the module."
 
