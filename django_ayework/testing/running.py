@@ -16,6 +16,7 @@ from asgiref.sync import sync_to_async
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.transaction import TransactionManagementError
 
 from django_ayework.compat import take_commit_callbacks
 from django_ayework.define.instructions import Instruction
@@ -46,7 +47,7 @@ from django_ayework.rules.states import Outcome, Status
 from django_ayework.store import claims, transitions
 from django_ayework.store.attempts import write_progress
 from django_ayework.store.bulk_actions import next_due as next_due_page
-from django_ayework.store.database import alias, clock, sync_only
+from django_ayework.store.database import alias, clock, in_transaction, sync_only
 from django_ayework.store.lanes import lanes_with_work
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.attempt import Ended, HandlerCall, opened, require_recordable, run
@@ -376,6 +377,19 @@ def require_file() -> None:
         )
 
 
+def require_no_transaction() -> None:
+    """Raise TransactionManagementError in a transaction, whose works no thread of a worker could see."""
+    if in_transaction():
+        raise documented(
+            TransactionManagementError(
+                "expected running_worker() outside of transactions, got it in one, such as that of a "
+                "TestCase: a worker sees only works that are committed. Use a TransactionTestCase, or "
+                "pytest.mark.django_db(transaction=True); or call drain() instead."
+            ),
+            "worker-in-transaction",
+        )
+
+
 @contextmanager
 def running_worker(**options: Any) -> Iterator[Worker]:
     """Run a real worker in a thread of this process, for a ``TransactionTestCase``; options are Worker's.
@@ -386,6 +400,7 @@ def running_worker(**options: Any) -> Iterator[Worker]:
             assert enqueue(add(a=1, b=2)).result(timeout=5) == 3
     """
     require_file()
+    require_no_transaction()
     with Worker(**options) as worker:
         yield worker
 

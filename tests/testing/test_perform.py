@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, IntegrityError, connection, transaction
+from django.db.transaction import TransactionManagementError
 from django.test import TestCase, TransactionTestCase
 
 from django_ayework import Abort, Context, Defer, NotEncodable, Retry, dependency, enqueue, work
@@ -159,6 +160,13 @@ class PlainTest(TestCase):
     @classmethod
     def setUpTestData(cls):
         cls.order = Order.objects.create(reference="A1")
+
+    def test_a_real_worker_is_refused_because_it_would_see_no_work_of_the_test(self):
+        with (
+            self.assertRaisesRegex(TransactionManagementError, "got it in one, .* Use a TransactionTestCase"),
+            running_worker(),
+        ):
+            pass
 
     def test_works_run_in_the_tests_transaction(self):
         heard = []
