@@ -240,7 +240,8 @@ class UnitOfWork:
     ) -> set[str]:
         """Insert works; return the ids that existed already, whose works are left as they are.
 
-        Raises ChainNotFound for a blocker that does not exist, unless a gate has ``released`` the works.
+        Raises ChainNotFound for a blocker that does not exist, and InvalidInstruction for a work that blocks
+        itself, unless a gate has ``released`` the works.
         """
         new_works, watches = blocked(one_per_id(new_works, released), self.continuing, released, succeeded)
         taken = insert_works([new_work.row for new_work in new_works])
@@ -319,7 +320,8 @@ def blocked(
     ``continuing`` are chains whose last work has ended, and whose next is not inserted yet: they have not
     ended. ``succeeded`` are chains that had succeeded when they were last seen, and may be gone.
 
-    Raises ChainNotFound for a blocker that neither exists nor is inserted with them. Not for works that a
+    Raises ChainNotFound for a blocker that neither exists nor is inserted with them, and InvalidInstruction
+    for a work that blocks itself. Not for works that a
     gate has ``released``: their blockers may have been deleted since, which count as cancelled (a recheck
     finds that), and the settlement that opens the gate must not fail for that.
     """
@@ -339,9 +341,16 @@ def blocked(
 
 
 def require_chains(new_works: Sequence[NewWork], known: set[str]) -> None:
-    """Raise unless every blocker is known."""
+    """Raise unless every blocker is known, and another work than the one that it blocks."""
     for new_work in new_works:
         for id in new_work.blockers:
+            if id == new_work.row.id:
+                raise InvalidInstruction(
+                    f"expected the blockers of {new_work.row.type!r} to be other works, got the work itself: "
+                    f"{id!r}; a work that waits for its own end never ends.",
+                    id=id,
+                    code="chain-blocks-itself",
+                )
             if id not in known:
                 raise ChainNotFound(
                     f"expected the blockers of {new_work.row.type!r} to be chains that exist, got: {id!r}; "

@@ -8,7 +8,7 @@ import pytest
 from django.db import transaction
 
 from django_ayework import Context, Dedup, cancel, complete, enqueue, enqueue_many, get_handle, retry, work
-from django_ayework.errors import ChainNotFound, NotRetryable
+from django_ayework.errors import ChainNotFound, InvalidInstruction, NotRetryable
 from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.settle import settle
 from django_ayework.models import Work
@@ -69,6 +69,30 @@ def test_an_unknown_blocker_is_refused_and_nothing_is_queued():
     with pytest.raises(TypeError, match=r"expected blockers to be a list of handles or chain ids"):
         enqueue(gather(), blockers="one")
     assert not Work.objects.exists()
+
+
+@pytest.mark.parametrize("queue", [
+    lambda first, second: enqueue(first, blockers=[first]),
+    lambda first, second: enqueue_many([second, first], blockers=[first]),
+])  # fmt: skip
+def test_a_work_that_would_block_itself_is_refused_and_nothing_is_queued(queue):
+    first, second = add(a=1, b=1), add(a=2, b=2)
+    with pytest.raises(InvalidInstruction, match=r"to be other works, got the work itself: ") as refusal:
+        queue(first, second)
+    assert refusal.value.id == first.id
+    assert not Work.objects.exists()
+
+
+def test_a_handler_that_queues_a_work_that_would_block_itself_fails():
+    @work(name="t.blockers.itself", retry=ONCE)
+    def itself(ctx: Context):
+        first, second = add(a=1, b=1), add(a=2, b=2)
+        return ctx.queue([first, second], blockers=[first])
+
+    handle = enqueue(itself())
+    drain(raises=False)
+    assert (handle.state().status, Work.objects.count()) == ("dead", 1)
+    assert "a work that waits for its own end never ends" in handle.state().error
 
 
 def test_works_queued_together_may_block_each_other_in_any_order():
