@@ -321,9 +321,9 @@ def blocked(
     ended. ``succeeded`` are chains that had succeeded when they were last seen, and may be gone.
 
     Raises ChainNotFound for a blocker that neither exists nor is inserted with them, and InvalidInstruction
-    for a work that blocks itself. Not for works that a
-    gate has ``released``: their blockers may have been deleted since, which count as cancelled (a recheck
-    finds that), and the settlement that opens the gate must not fail for that.
+    for a work that blocks itself. Not for works that a gate has ``released``: their blockers may have been
+    deleted since, which count as cancelled (a recheck finds that), and the settlement that opens the gate
+    must not fail for that.
     """
     wanted = {id for new_work in new_works for id in new_work.blockers}
     if not wanted:
