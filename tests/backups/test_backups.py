@@ -12,7 +12,7 @@ from tests.documentation.pages import page, python_blocks
 
 pytestmark = pytest.mark.django_db
 PAGE = page("operations/backups.md")
-PAUSE, COUNT, RESUME = [source for _, source in python_blocks(PAGE)]
+PAUSE, COUNT, RESUME, _ = [source for _, source in python_blocks(PAGE)]
 
 
 def run(source):

@@ -1,5 +1,6 @@
 """The hot statements use the indexes named after them, however many other rows there are."""
 
+import re
 from datetime import timedelta
 from functools import partial
 from itertools import product
@@ -272,7 +273,7 @@ class TestPlans:
             cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS) {lanes.LANES_BEHIND}", ("", 50))
             plan = [line for (line,) in cursor.fetchall()]
         scans = [line for line in plan if "Scan using ayework_lane" in line]
-        assert scans and all("rows=1 loops" in line or "rows=0 loops" in line for line in scans), plan
+        assert scans and all(re.search(r"rows=[01](\.\d+)? loops", line) for line in scans), plan
 
     @pytest.mark.parametrize("label", ["flood", "another"])
     @pytest.mark.parametrize("number", [1, 9])
