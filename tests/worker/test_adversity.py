@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
-from django.conf import settings as django_settings
 from django.db import OperationalError, connection, connections, transaction
 from django.utils.connection import ConnectionDoesNotExist
 
@@ -24,7 +23,7 @@ from django_ayework.worker import leases as leases_module
 from django_ayework.worker import worker as worker_module
 from django_ayework.worker.worker import Worker
 from tests.attempts.conftest import connected
-from tests.marks import on_servers
+from tests.marks import is_pooled, on_servers, own_session
 from tests.processes import eventually
 from tests.worker.conftest import Flaky, all_end
 from tests.worker.works import hold_async, quick
@@ -227,10 +226,6 @@ SLOW = {
     "mysql": "SELECT SLEEP(20)",
     "MySQL": "SELECT SLEEP(2) FROM information_schema.tables",
 }
-
-#: Behind PgBouncer (see tests/pgbouncer.py) no session is the engine's own.
-is_pooled = bool(django_settings.DATABASES["default"].get("DISABLE_SERVER_SIDE_CURSORS"))
-own_session = pytest.mark.skipif(is_pooled, reason="sessions are lent here")
 
 
 def ask(statement: str) -> object:

@@ -7,6 +7,7 @@ from django_ayework import Retry, enqueue, enqueue_many, work
 from django_ayework.models import Attempt, Work, WorkerProcess
 from django_ayework.testing import now, running_worker
 from tests.app.models import Order
+from tests.marks import own_session
 from tests.processes import ended, ended_well, eventually, get, health_address, stopped, worker_process
 from tests.proxies import Proxy
 from tests.worker.conftest import all_end
@@ -141,6 +142,7 @@ def test_a_connection_that_does_not_answer_is_replaced_and_no_outcome_is_lost(cu
     assert not Attempt.objects.exists()
 
 
+@own_session
 @pytest.mark.vendors("postgresql")
 def test_health_names_the_thread_while_its_connection_does_not_answer(cut_off_env, proxy):
     """Here the server is given up after a minute, and health is asked with a bound of two seconds."""
@@ -186,6 +188,7 @@ def orders() -> None:
     Order.objects.create(reference="A1")
 
 
+@own_session
 @pytest.mark.usefixtures("quick_polls")
 def test_no_thread_keeps_a_connection_to_a_server_that_has_become_read_only(monkeypatch):
     monkeypatch.setitem(connections.settings["default"], "CONN_MAX_AGE", None)

@@ -14,6 +14,7 @@ from django_ayework import Retry, enqueue, work
 from django_ayework.api import enqueue_many
 from django_ayework.models import Work
 from django_ayework.testing import running_worker
+from tests.marks import own_session
 from tests.processes import eventually
 from tests.worker.conftest import all_end
 
@@ -102,6 +103,7 @@ def test_the_queries_of_tasks_that_outlive_their_handlers_share_one_thread(stage
         assert len({*threads}) == 1
 
 
+@own_session
 @pytest.mark.vendors("postgresql")
 def test_a_connection_that_broke_in_another_thread_of_the_loop_fails_one_call_alone(stage):
     @work(name="worker.counts_elsewhere", retry=Retry(attempts=1))

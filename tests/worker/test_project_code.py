@@ -15,7 +15,7 @@ from django_ayework.testing import running_worker
 from tests.app.models import Order
 from tests.attempts.conftest import connected
 from tests.fixtures import kept_blocks, leave_a_block_open, nothing_kept  # noqa: F401
-from tests.marks import on_servers, on_sqlite
+from tests.marks import on_servers, on_sqlite, own_session
 from tests.processes import eventually
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
@@ -124,6 +124,7 @@ def session_of(alias) -> int:
         return cursor.fetchone()[0]
 
 
+@own_session
 @on_servers
 @pytest.mark.parametrize("max_age", [0, None])
 def test_a_receiver_is_given_another_connection_to_another_database_after_its_own_has_ended(other, max_age):

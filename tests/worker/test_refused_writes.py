@@ -28,7 +28,7 @@ from django_ayework.testing import now, running_worker
 from django_ayework.worker import handlers
 from django_ayework.worker import worker as worker_module
 from django_ayework.worker.worker import Worker
-from tests.marks import on_servers
+from tests.marks import on_servers, own_session
 from tests.processes import PATIENCE, eventually
 from tests.races.holding import in_thread, transaction_elsewhere
 from tests.worker import works
@@ -120,6 +120,7 @@ def full_disk():
         connection_created.disconnect(limit)
 
 
+@own_session
 @pytest.mark.parametrize(
     "trouble",
     [
