@@ -41,9 +41,7 @@ RETAINED = max(60_000 // SHARE, 10_000)
 #: A table of numbers, by vendor.
 NUMBERS = {
     "postgresql": f"SELECT g AS n FROM generate_series(1, {RETAINED}) AS g",
-    "mysql": (
-        f"SELECT n FROM JSON_TABLE('{[*range(1, RETAINED + 1)]}', '$[*]' COLUMNS (n INT PATH '$')) AS g"
-    ),
+    "mysql": f"SELECT n FROM JSON_TABLE('{[*range(RETAINED + 1)]}', '$[*]' COLUMNS (n INT PATH '$')) AS g",
     "sqlite": (
         "WITH RECURSIVE g(n) AS "
         f"(SELECT 1 UNION ALL SELECT n + 1 FROM g WHERE n < {RETAINED}) SELECT n FROM g"
@@ -164,7 +162,7 @@ def crowd() -> None:
                 f"INSERT INTO django_ayework_work ({COLUMNS}) "
                 f"SELECT 'shop.add', 'default', '', 0, '', '{{}}', '{{}}', '', 0, 0, 0, {cast}, {cast}, '', "
                 f"{name}, '{status}', {cast}, {key}, 'shop.add' "
-                f"FROM ({NUMBERS[connection.vendor]}) AS numbers WHERE n <= {count}",
+                f"FROM ({NUMBERS[connection.vendor]}) AS numbers WHERE n BETWEEN 1 AND {count}",
                 [moment(now), moment(run_at), moment(ended_at) if ended_at else None],
             )
     analyse("django_ayework_work")
