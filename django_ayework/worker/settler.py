@@ -32,6 +32,7 @@ from django_ayework.flow.settle import (
     units_of_outputs,
 )
 from django_ayework.flow.unit_of_work import ContributionFailed
+from django_ayework.rules.formatting import counted
 from django_ayework.rules.retry import AttemptDecision
 from django_ayework.rules.states import Outcome, Status
 from django_ayework.store import throughput
@@ -176,7 +177,8 @@ class Settler(LoopThread):
             if due := self._set_aside.take_due():
                 return due
         except Error as error:  # they stay where they are
-            report(error, "commit", f"{len(self._set_aside)} outcomes wait for the database", brief=True)
+            waiting = counted(len(self._set_aside), "outcome")
+            report(error, "commit", f"{waiting} cannot be written yet", brief=True)
             connections.close_all()
             self._set_aside.due_at = time.monotonic() + self._database_recovery.fail()
         batch: list[Unwritten] = []
@@ -293,7 +295,7 @@ class Settler(LoopThread):
         """
         ids = {delivery.row.id for delivery, _ in batch}
         if not ids <= self._waiting:  # in full the first time, in brief when others come to wait with them
-            waits = f"{len(batch)} outcomes wait for the database"
+            waits = f"{counted(len(batch), 'outcome')} cannot be written yet"
             report(error, "commit", waits, brief=bool(self._waiting))
             self._waiting |= ids
         connections.close_all()
@@ -402,7 +404,7 @@ def log_refused(deliveries: Sequence[Delivery]) -> None:
         holders = holders_of(unclear) if unclear else {}
         cancelled |= {id for id, holder in holders.items() if holder.status == Status.CANCELLED}
     except Exception as error:
-        report(error, "queue", f"{len(unclear)} works could not be looked up", brief=True)
+        report(error, "queue", f"{counted(len(unclear), 'work')} could not be looked up", brief=True)
     for delivery in deliveries:
         is_cancelled = delivery.row.id in cancelled
         announce_refused(delivery.row, "cancelled" if is_cancelled else "moved")
