@@ -107,9 +107,16 @@ def tidy_connections(at_age_0: Callable[[BaseDatabaseWrapper], object] = outlive
         if connection.settings_dict.get("CONN_MAX_AGE") == 0:
             at_age_0(connection)
         if had_error(connection) and not connection.in_atomic_block:
-            connection.close()
+            close_for_good(connection)
         connection.close_if_unusable_or_obsolete()
     reset_queries()
+
+
+def close_for_good(connection: Any) -> None:
+    """Close a connection so that a pool lends it to nobody."""
+    if getattr(connection, "pool", None) is not None and connection.connection is not None:
+        connection.connection.close()
+    connection.close()
 
 
 def keep_connections() -> None:

@@ -15,7 +15,7 @@ from django_ayework.compat import blocks_of, enters_block, frames_of_thread, set
 from django_ayework.define.context import AbortSignal
 from django_ayework.documentation import logged
 from django_ayework.flow.hooks import report
-from django_ayework.store.connections import defuse, has_connected, left_behind
+from django_ayework.store.connections import close_for_good, defuse, has_connected, left_behind
 
 T = TypeVar("T")
 
@@ -172,11 +172,9 @@ def close_connections() -> bool:
 
 
 def close_connection(connection: Any) -> None:
-    """Close a connection for good: a pool lends it to nobody."""
+    """Close a connection for good; an error is reported."""
     try:
-        if getattr(connection, "pool", None) is not None and connection.connection is not None:
-            connection.connection.close()
-        connection.close()
+        close_for_good(connection)
     except Exception as error:
         report(error, "queue", f"the connection {connection.alias!r} of a handler could not be closed")
 

@@ -188,10 +188,21 @@ def orders() -> None:
     Order.objects.create(reference="A1")
 
 
+@pytest.fixture(params=["kept", pytest.param("pooled", marks=pytest.mark.vendors("postgresql"))])
+def lasting(request, monkeypatch):
+    """Let connections of new threads outlast what they were opened for."""
+    before = connections.settings["default"]
+    pooled = {"OPTIONS": before["OPTIONS"] | {"pool": {"min_size": 0, "max_size": 4, "timeout": 5}}}
+    config = before | ({"CONN_MAX_AGE": None} if request.param == "kept" else pooled)
+    monkeypatch.setitem(connections.settings, "default", config)
+    yield
+    if request.param == "pooled":
+        connections.create_connection("default").close_pool()
+
+
 @own_session
-@pytest.mark.usefixtures("quick_polls")
-def test_no_thread_keeps_a_connection_to_a_server_that_has_become_read_only(monkeypatch):
-    monkeypatch.setitem(connections.settings["default"], "CONN_MAX_AGE", None)
+@pytest.mark.usefixtures("quick_polls", "lasting")
+def test_no_thread_gets_a_connection_again_whose_server_has_become_read_only():
     with running_worker(concurrency=1):
         enqueue(demotes()).result(timeout=20)
         handles = enqueue_many(orders() for _ in range(3))
