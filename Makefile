@@ -141,16 +141,18 @@ $(NEXT_VENV)/.installed: pyproject.toml
 	@set -e; $(find_next_python); test -n "$$python" || exit 0; \
 	test -x $(NEXT_VENV)/bin/python || $$python -m venv $(NEXT_VENV); \
 	echo "Installing django-ayework with Django 6.1 into $(NEXT_VENV) ..."; \
-	$(NEXT_VENV)/bin/python $(PIP_INSTALL) -e '.[test]' 'django~=6.1.0' coverage; \
+	$(NEXT_VENV)/bin/python $(PIP_INSTALL) -e '.[test,postgres]' 'django~=6.1.0' coverage; \
+	$(NEXT_VENV)/bin/python $(PIP_INSTALL) -e '.[mysql]' >$(NEXT_VENV)/mysqlclient.log 2>&1 \
+	  || echo "MariaDB: its driver could not be installed; see $(NEXT_VENV)/mysqlclient.log."; \
 	touch $@
 
-test-next: $(NEXT_VENV)/.installed ## the SQLite suite on Django 6.1 and Python 3.13; NEXT_PYTHON=<python> NEXT_VENV=<folder> for another
+test-next: $(NEXT_VENV)/.installed ## the suite on Django 6.1 and Python 3.13; NEXT_PYTHON=<python> NEXT_VENV=<folder> for another
 	@if [ ! -e $< ]; then \
 	  echo "SKIPPED: there is no Python 3.13 or newer here, so nothing was tested on Django 6.1 (make test-next NEXT_PYTHON=...)."; exit 0; \
 	fi; \
 	set -e; \
 	$(NEXT_VENV)/bin/python -c 'import django, sys; print("Python %s, Django %s" % (sys.version.split()[0], django.__version__))'; \
-	AYEWORK_TEST_REQUIRE= AYEWORK_TEST_ONLY=sqlite,redis $(NEXT_VENV)/bin/python -m tests.databases run $(PYTEST_ARGS)
+	AYEWORK_TEST_REQUIRE='$(REQUIRE)' AYEWORK_TEST_ONLY='$(ONLY)' $(NEXT_VENV)/bin/python -m tests.databases run $(PYTEST_ARGS)
 
 size: $(VENV)/.installed-test ## how large the package is, and how far one work travels in it
 	@$(PY) -m tests.architecture.figures
