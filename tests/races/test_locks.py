@@ -17,6 +17,7 @@ from django_ayework.models import Waiter, Work
 from django_ayework.store.database import clock, is_contention
 from django_ayework.store.sessions import engine_session
 from django_ayework.testing import drain
+from tests.marks import own_session
 from tests.processes import PATIENCE, eventually
 from tests.races.holding import at_once, in_thread, somebody_waits, transaction_elsewhere
 from tests.races.rivals import claim_all, succeed
@@ -288,6 +289,7 @@ BRIEFLY = {
 }
 
 
+@own_session
 def test_a_lock_timeout_is_the_callers_at_once():
     handle = enqueue(step(), delay=3600)
     refused = []
