@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any, NamedTuple
 
 from django.db import Error, InterfaceError, OperationalError
@@ -301,7 +300,7 @@ def step(at: datetime | None = None) -> bool:
     tried = Tried()
     for most, are_held in ((PAGE, False), (1, False), (1, True)):
         try:
-            return in_own_transaction(partial(carry_out_page, most, are_held, tried, at or clock.now()))
+            return in_own_transaction(carry_out_page, most, are_held, tried, at or clock.now())
         except Exception as error:
             if isinstance(error, Error) and is_contention(error):
                 if dialect().lock_codes:

@@ -93,7 +93,7 @@ def insert(new_works: Sequence[NewWork], together: bool, own_id: str | None) -> 
         return []
     if len(new_works) == 1 and new_works[0].is_plain:
         return [insert_plain(new_works[0], own_id)]
-    return in_own_transaction(partial(insert_all, new_works, together, own_id))
+    return in_own_transaction(insert_all, new_works, together, own_id)
 
 
 def insert_plain(new_work: NewWork, own_id: str | None) -> Handle[Any, Any]:

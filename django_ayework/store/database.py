@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from django.core.exceptions import SynchronousOnlyOperation
@@ -229,7 +229,7 @@ def sync_only(function: Callable[P, T], name: str | None = None) -> Callable[P, 
     return call
 
 
-def in_own_transaction(use_case: Callable[[], T]) -> T:
+def in_own_transaction(use_case: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a use case in a transaction, again after a deadlock or a serialization failure.
 
     Only the outermost transaction may be repeated: inside a caller's one, the error is the caller's. A lock
@@ -239,7 +239,7 @@ def in_own_transaction(use_case: Callable[[], T]) -> T:
         started = time.monotonic()
         try:
             with atomic():
-                return use_case()
+                return use_case(*args, **kwargs)
         except OperationalError as error:
             if in_transaction() or attempt == DEADLOCK_RETRIES - 1 or not has_collided(error, started):
                 raise
@@ -252,7 +252,7 @@ def own_transaction(use_case: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(use_case)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        return in_own_transaction(partial(use_case, *args, **kwargs))
+        return in_own_transaction(use_case, *args, **kwargs)
 
     return call
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -233,8 +232,8 @@ def begin(deliveries: Mapping[str, int], worker: str | None) -> set[str]:
         return {id for [id] in found}
     if not connection().features.has_select_for_update:  # SQLite has one lock, and two statements are slower
         update = Update(ids, {"begun_delivery": numbers}, required={"delivery": numbers})
-        return in_own_transaction(partial(moved_by, update, Held(frozenset({Status.RUNNING}), worker)))
-    return in_own_transaction(partial(begin_under_locks, deliveries, worker))
+        return in_own_transaction(moved_by, update, Held(frozenset({Status.RUNNING}), worker))
+    return in_own_transaction(begin_under_locks, deliveries, worker)
 
 
 def begin_under_locks(deliveries: Mapping[str, int], worker: str | None) -> set[str]:

@@ -167,7 +167,7 @@ def claim_of(claim: Claim, controls: Controls) -> Claimed:
         return Claimed([])
     limited = [type for type in types if controls.of(type).max_running]
     if limited:
-        return in_own_transaction(partial(claim_limited, claim, wishes, controls, limited))
+        return in_own_transaction(claim_limited, claim, wishes, controls, limited)
     return claim_within(claim, wishes, controls, running_counts(types) if claim.claim_group.ranked else {})
 
 

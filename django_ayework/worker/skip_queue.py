@@ -10,7 +10,6 @@ import logging
 import threading
 from collections import Counter, deque
 from collections.abc import Sequence
-from functools import partial
 
 from django.db import connections
 
@@ -48,8 +47,9 @@ def claim_directly(works: Sequence[WorkRow], worker: str) -> list[Delivery]:
     controls = current_controls()
     permitted = [row for row in works if controls.permits(row.queue, row.type)]
     limited = sorted({row.type for row in permitted if controls.of(row.type).max_running})
-    claim = partial(claim_within, permitted, limited, controls, worker)
-    return as_deliveries(in_own_transaction(claim) if limited else claim(), worker)
+    claiming = (permitted, limited, controls, worker)
+    rows = in_own_transaction(claim_within, *claiming) if limited else claim_within(*claiming)
+    return as_deliveries(rows, worker)
 
 
 def claim_within(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 
 from django_ayework.ports.kv.base import end_of, stored_key, whole_number
 from django_ayework.rules.durations import Seconds
@@ -26,26 +25,24 @@ class DatabaseStore:
     def set(self, key: str, value: str, ttl: Seconds | None = None) -> None:
         """See Store.set()."""
         end = end_of(ttl, clock.read())
-        in_own_transaction(partial(entries.put, stored_key(key), json.dumps(value), end))
+        in_own_transaction(entries.put, stored_key(key), json.dumps(value), end)
 
     def delete(self, key: str) -> None:
         """See Store.delete()."""
-        in_own_transaction(partial(entries.remove, stored_key(key)))
+        in_own_transaction(entries.remove, stored_key(key))
 
     def set_if_absent(self, key: str, value: str, ttl: Seconds | None = None) -> bool:
         """See Store.set_if_absent()."""
         now = clock.read()
         stored = json.dumps(value)
-        return in_own_transaction(
-            partial(entries.set_if_absent, stored_key(key), stored, now, end_of(ttl, now))
-        )
+        return in_own_transaction(entries.set_if_absent, stored_key(key), stored, now, end_of(ttl, now))
 
     def increment(self, key: str, by: int = 1, ttl: Seconds | None = None) -> int:
         """See Store.increment()."""
         while True:
             if self.set_if_absent(key, str(by), ttl):
                 return by
-            number = in_own_transaction(partial(self._add, key, by))
+            number = in_own_transaction(self._add, key, by)
             if number is not None:
                 return number
 
@@ -55,9 +52,7 @@ class DatabaseStore:
             return self.set_if_absent(key, value, ttl)
         now = clock.read()
         before, after = json.dumps(expected), json.dumps(value)
-        return in_own_transaction(
-            partial(entries.replace, stored_key(key), before, after, now, end_of(ttl, now))
-        )
+        return in_own_transaction(entries.replace, stored_key(key), before, after, now, end_of(ttl, now))
 
     def _add(self, key: str, by: int) -> int | None:
         """Add to a key that is set, under its row's lock; None if it has run out meanwhile."""
