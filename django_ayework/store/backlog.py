@@ -14,14 +14,13 @@ from django_ayework.rules.formatting import PARKED
 from django_ayework.rules.states import Status
 from django_ayework.store.database import connection, dialect, fetch, rows, stored_moment
 from django_ayework.store.lanes import (
-    ENTRIES,
     FIRST_OF_LANE,
-    NEXT_ENTRIES,
     WORK,
     Lane,
     as_moment,
     fetch_each,
     lanes_behind,
+    lanes_by_entries,
 )
 
 
@@ -43,20 +42,8 @@ def first_lanes(most: int) -> tuple[list[Lane], bool]:
     if dialect().recurses_by_index:
         found, is_cut = lanes_behind("", most + 1), False
     else:
-        found, is_cut = lanes_by_few_statements(most + 1)
+        found, is_cut = lanes_by_entries("", lambda lanes: len(lanes) > most, MOST_STATEMENTS)
     return found[:most], is_cut or len(found) > most
-
-
-def lanes_by_few_statements(most: int) -> tuple[list[Lane], bool]:
-    """Return the first lanes, and whether the search was given up before it had found all or so many."""
-    lanes: list[Lane] = []
-    for _ in range(MOST_STATEMENTS):
-        queue, type = lanes[-1] if lanes else Lane("", "")
-        entries = fetch(NEXT_ENTRIES, (queue, queue, type))
-        lanes += dict.fromkeys(map(Lane._make, entries))
-        if len(entries) < ENTRIES or len(lanes) >= most:
-            return lanes, False
-    return lanes, True
 
 
 #: The first works of a lane are counted; the parameters are the lane twice, and the bound.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache, lru_cache
 from itertools import chain, count
@@ -59,7 +60,9 @@ def lanes_behind(queue: str, number: int) -> list[Lane]:
     """Return the lanes of the next queues behind this one that have pending works, at most so many queues."""
     if dialect().recurses_by_index:
         return list(map(Lane._make, fetch(LANES_BEHIND, (queue, number))))
-    return lanes_by_entries(queue, number)
+    found, _ = lanes_by_entries(queue, lambda lanes: len(queues_of(lanes)) > number)
+    queues = set(queues_of(found)[:number])  # the one behind them may have more lanes
+    return [lane for lane in found if lane.queue in queues]
 
 
 def lanes_of(queues: Sequence[str]) -> list[Lane]:
@@ -108,19 +111,27 @@ ORDER BY queue, type LIMIT {ENTRIES}
 FIRST_TYPE = f"SELECT %s, MIN(type) FROM {WORK} WHERE status = 'pending' AND queue = %s AND type > %s"
 
 
-def lanes_by_entries(queue: str, number: int) -> list[Lane]:
-    """Return the lanes of the next queues: many small ones by one statement, large ones by one each."""
+def lanes_by_entries(
+    queue: str, are_enough: Callable[[list[Lane]], bool], most_statements: int = sys.maxsize
+) -> tuple[list[Lane], bool]:
+    """Return the lanes behind a queue: many small ones by one statement, large ones by one each.
+
+    Return, too, whether the search was given up before it had found all or enough of them.
+    """
     lanes: list[Lane] = []
     last: tuple[str, str | None] = (queue, None)
-    while True:
+    for _ in range(most_statements):
         entries = fetch(NEXT_ENTRIES, (last[0], *last))
         lanes += dict.fromkeys(map(Lane._make, entries))
-        queues = list(dict.fromkeys(lane.queue for lane in lanes))
-        if len(queues) > number:  # and the last one may have more lanes
-            return [lane for lane in lanes if lane.queue <= queues[number - 1]]
-        if len(entries) < ENTRIES:
-            return lanes
+        if len(entries) < ENTRIES or are_enough(lanes):
+            return lanes, False
         last = lanes[-1]
+    return lanes, True
+
+
+def queues_of(lanes: Iterable[Lane]) -> list[str]:
+    """Return the queues of lanes, each once, in their order."""
+    return list(dict.fromkeys(lane.queue for lane in lanes))
 
 
 def lanes_by_rounds(queues: Sequence[str]) -> list[Lane]:
