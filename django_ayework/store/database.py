@@ -309,6 +309,12 @@ def matching(query: QuerySet[Any], field: str, values: Iterable[Any], *columns: 
     ]
 
 
+def delete_first(found: QuerySet[Any], most: int) -> int:
+    """Delete the first of these rows, at most so many; return how many."""
+    keys = list(found.values_list("pk", flat=True)[:most])
+    return rows(found.model).filter(pk__in=keys).delete()[0] if keys else 0
+
+
 def briefly(use_case: Callable[[], T]) -> T | None:
     """Run a use case in a transaction that does not wait long for locks; return None if it would have to.
 

@@ -21,6 +21,7 @@ from django_ayework.store.database import (
     chunked,
     clock,
     connection,
+    delete_first,
     dialect,
     matching,
     rows,
@@ -98,8 +99,7 @@ def delete_expired(now: datetime, limit: int) -> int:
     """Delete up to ``limit`` expired keys, passing over those that a transaction is using."""
     with atomic():
         expired = rows(StoreEntry).filter(expires_at__lte=now).select_for_update(skip_locked=True)
-        keys = list(expired.values_list("key", flat=True)[:limit])
-        return rows(StoreEntry).filter(key__in=keys).delete()[0] if keys else 0
+        return delete_first(expired, limit)
 
 
 def unexpired(key: str, now: datetime) -> QuerySet[StoreEntry]:

@@ -10,7 +10,7 @@ from django.db.models import Q
 
 from django_ayework.models import Firing, Schedule, Work
 from django_ayework.rules.states import is_terminal
-from django_ayework.store.database import rows
+from django_ayework.store.database import delete_first, rows
 from django_ayework.store.rows import find_group
 
 
@@ -138,5 +138,4 @@ def has_ended(group: str) -> bool:
 def delete_firings(before: datetime, limit: int) -> int:
     """Delete old history, in a batch; what still waits stays."""
     old = rows(Firing).filter(made_at__lt=before).exclude(status="queued").order_by("made_at")
-    chosen = list(old.values_list("id", flat=True)[:limit])
-    return rows(Firing).filter(id__in=chosen).delete()[0] if chosen else 0
+    return delete_first(old, limit)

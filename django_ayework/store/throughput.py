@@ -12,6 +12,7 @@ from django_ayework.models import Throughput
 from django_ayework.store.database import (
     chunked,
     connection,
+    delete_first,
     dialect,
     fetch,
     own_transaction,
@@ -118,8 +119,7 @@ def prune(now: datetime) -> int:
     deleted = 0
     for seconds, kept in KEPT.items():
         old = rows(Throughput).filter(seconds=seconds, start__lt=now - kept).order_by("start")
-        chosen = list(old.values_list("id", flat=True)[:PRUNED])
-        deleted += rows(Throughput).filter(id__in=chosen).delete()[0] if chosen else 0
+        deleted += delete_first(old, PRUNED)
     return deleted
 
 
