@@ -192,14 +192,17 @@ class HandlerCall:
         return bool(log_hooks(self.work_type) or (propagators and (options.released or options.blocked)))
 
     def logged(self) -> AbstractContextManager[None]:
-        """Return the block in which log records name the attempt, and propagators surround it."""
-        delivery, work_type, arguments, _ = self.attempt
-        return self._propagated(AttemptLogged(attempt_facts(delivery.row, work_type, arguments)))
+        """Return the block in which log records name the attempt, and propagators surround it.
 
-    def _propagated(self, block: AbstractContextManager[None]) -> AbstractContextManager[None]:
+        The records of a batch name no single work.
+        """
+        delivery, work_type, arguments, _ = self.attempt
+        block: AbstractContextManager[None] = nullcontext()
+        if not self.is_batch:
+            block = AttemptLogged(attempt_facts(delivery.row, work_type, arguments))
         if propagators:
             rows = [attempt.delivery.row for attempt in self.attempts]
-            running = AttemptOfRows(rows, self.work_type, self.attempt.arguments, self.is_batch)
+            running = AttemptOfRows(rows, work_type, arguments, self.is_batch)
             if running.attach(block):
                 block = self.attached = running
         return block
@@ -207,7 +210,7 @@ class HandlerCall:
     def completed(self) -> list[Ended]:
         """Call the handler and conclude, in one transaction if the type asks for one."""
         try:
-            with self.transactions or UNSURROUNDED:
+            with self.transactions or nullcontext():
                 return self.concluded(self.returned())
         finally:
             if self.attempt.delivery.end_interruptions():
@@ -269,25 +272,33 @@ class HandlerCall:
             self.attached.failed(attempt.delivery.row.id, error, decision)
         return ended
 
-    # A batch does the following differently.
-
     def called(self) -> Any:
         """Call a plain handler within its middlewares."""
         handler = self._call_interruptibly if self.work_type.settings.interrupt else self._call_handler
         if self.context is None or not self.middlewares:
             return handler()
         if any(map(is_async, self.middlewares)):
-            self._look_up()
+            look_up(self.context)
         return surrounded(handler, self.middlewares, self.context)()
 
     async def acalled(self) -> Any:
         """Await an async handler within its middlewares."""
-        options = self.attempt.delivery.options
-        if options.released or options.blocked:
-            await in_thread(self._look_up)
         if self.context is None:
             return await self._call_handler()
+        options = self.attempt.delivery.options
+        if options.released or options.blocked:
+            await in_thread(partial(look_up, self.context))
         return await surrounded(self._call_handler, self.middlewares, self.context, awaits=True)()
+
+    def _call_interruptibly(self) -> Any:
+        return self.attempt.delivery.interruptible().call(self._call_handler)
+
+    # A batch does the following differently.
+
+    def _call_handler(self) -> Any:
+        if self.work_type.takes_context:
+            return self.work_type.handler(self.context, **self.attempt.arguments)
+        return self.work_type.handler(**self.attempt.arguments)
 
     def stop_error(self, timeout: float | None) -> AyeworkError:
         """Return the error for the reason why the cancelled handler was asked to stop."""
@@ -307,22 +318,10 @@ class HandlerCall:
             return self.transactions.conclude(self.context, output)
         return settlement_of(self.work_type, attempt.delivery, output)
 
-    def _call_handler(self) -> Any:
-        if self.work_type.takes_context:
-            return self.work_type.handler(self.context, **self.attempt.arguments)
-        return self.work_type.handler(**self.attempt.arguments)
 
-    def _call_interruptibly(self) -> Any:
-        return self.attempt.delivery.interruptible().call(self._call_handler)
-
-    def _look_up(self) -> None:
-        """Read before the call what the context would read during it: an event loop must not wait."""
-        if self.context is not None:
-            _ = self.context.dependents, self.context.blockers
-
-
-#: The surroundings of a call without transactions.
-UNSURROUNDED = nullcontext()
+def look_up(context: Context) -> None:
+    """Read before the call what the context would read during it: an event loop must not wait."""
+    _ = context.dependents, context.blockers
 
 
 class BatchCall(HandlerCall):
@@ -330,20 +329,11 @@ class BatchCall(HandlerCall):
 
     is_batch = True
 
-    def logged(self) -> AbstractContextManager[None]:
-        """Return the block of propagators alone: the records name no single work."""
-        return self._propagated(nullcontext())
-
-    def called(self) -> Any:
-        """Call the handler with the items; of an async handler this is a coroutine."""
+    def _call_handler(self) -> Any:
         rows = [attempt.delivery.row for attempt in self.attempts]
         inputs = [attempt.arguments[INPUT] for attempt in self.attempts]
         items = [BatchItem(input, row.id, row.attempt) for row, input in zip(rows, inputs, strict=True)]
         return self.work_type.handler(items)
-
-    async def acalled(self) -> Any:
-        """Await the handler."""
-        return await self.called()
 
     def stop_error(self, timeout: float | None) -> AyeworkError:
         """Return the error for the reason why the cancelled handler was asked to stop."""
