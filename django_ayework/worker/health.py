@@ -11,7 +11,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
@@ -69,12 +68,6 @@ class Watchdog:
     _file: str | None = field(default_factory=keep_database_file)
     _identity: tuple[int, int] | None = None
 
-    def __post_init__(self) -> None:
-        if self._file is not None:  # the process may change its directory
-            self._file = os.path.abspath(self._file)
-            with suppress(OSError):
-                self._identity = identity_of(self._file)
-
     def check(self) -> None:
         """Check everything once."""
         now = time.monotonic()
@@ -88,7 +81,7 @@ class Watchdog:
             self._check_file(self._file)
 
     def _check_file(self, file: str) -> None:
-        """Compare the file with the one that was there first."""
+        """Compare the file with the one that was there at the first check."""
         try:
             identity: tuple[int, int] | None = identity_of(file)
         except FileNotFoundError:
@@ -257,9 +250,11 @@ class WorkerRegistration:
             stopping.wait(recovery.fail())
         return False
 
-    def register(self, running: int = 0) -> None:
-        """Insert the row."""
-        now = clock.now()
+    def beat(self, running: int) -> None:
+        """Write that the worker is alive; insert its row at the start, and if it was pruned in a silence."""
+        now, trouble = clock.now(), self.trouble()[:500]  # the length of its column
+        if worker_processes.heartbeat(self.worker_id, now, running, trouble):
+            return
         process = WorkerProcess(
             id=self.worker_id,
             name=self.name,
@@ -274,12 +269,6 @@ class WorkerRegistration:
             version=project_version(),
         )
         worker_processes.register(process)
-
-    def beat(self, running: int) -> None:
-        """Write that the worker is alive; insert its row at the start, and if it was pruned in a silence."""
-        trouble = self.trouble()[:500]  # the length of its column
-        if not worker_processes.heartbeat(self.worker_id, clock.now(), running, trouble):
-            self.register(running)
 
     def sign_off(self, left: int) -> None:
         """Note the end, if the database is there; log how many works are left to their leases."""

@@ -25,7 +25,7 @@ class Idler:
     def __init__(self, number, queues=()):
         self.claimer = claimer_of(Scope(queues), f"worker-{number:03}")
         self.wake, self.waking = self.claimer.wake, self.claimer.wake_ups
-        WorkerRegistration(self.claimer.worker_id, "", queues, 8).register()
+        WorkerRegistration(self.claimer.worker_id, "", queues, 8).beat(0)
         self.waking.open(lambda ids: None)
 
     def meet_others(self):

@@ -335,7 +335,7 @@ def test_a_worker_that_is_told_to_stop_lets_its_works_end():
 def registered(in_flight: InFlight, **options) -> tuple[WorkerRegistration, Commands]:
     """Register the worker ``w``; return its row, and what obeys its commands."""
     registration = WorkerRegistration("w", "", (), 1, **options)
-    registration.register()
+    registration.beat(0)
     thread = MaintenanceThread("w", in_flight, EngineServices(), AttemptCounts())
     return registration, Commands(registration, thread, lambda: None)
 
