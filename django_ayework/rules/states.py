@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Final, TypeGuard
+from typing import Any, Final, TypeGuard
 
 from django_ayework.rules.controls import FairnessKey
 
@@ -106,6 +106,8 @@ def is_terminal(status: Status | str | None) -> TypeGuard[Status]:
     return status in TERMINAL
 
 
+#: The columns of a work that no worker holds, in any status.
+UNHELD = {"worker": None, "leased_until": None}
 #: Columns that a transition may leave as they are.
 LASTING = ("attempt", "run_at", "deadline", "group_id", "chain_id")
 
@@ -145,3 +147,9 @@ class Transition:
         for status in self.leaves:
             if self.status not in MOVES[status]:
                 raise ValueError(f"no work moves from {status} to {self.status}.")
+
+    @property
+    def written(self) -> dict[str, Any]:
+        """The columns that every transition writes; whatever a work becomes, no worker holds it any more."""
+        own = {name: getattr(self, name) for name in ("error", "result", "ended_at", "completed_by")}
+        return {"status": str(self.status), "reason": str(self.reason), **own, **UNHELD}

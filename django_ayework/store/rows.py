@@ -78,22 +78,8 @@ class WorkRow(NamedTuple):
         )
 
     def after(self, transition: Transition) -> WorkRow:
-        """Return the row as a transition leaves it: no worker holds it any more."""
-        return self._replace(
-            status=transition.status,
-            attempt=transition.attempt,
-            run_at=transition.run_at,
-            deadline=transition.deadline,
-            group_id=transition.group_id,
-            chain_id=transition.chain_id,
-            reason=str(transition.reason),
-            error=transition.error,
-            result=transition.result,
-            ended_at=transition.ended_at,
-            completed_by=transition.completed_by,
-            worker=None,
-            leased_until=None,
-        )
+        """Return the row as a transition leaves it."""
+        return self._replace(**transition.written, **{name: getattr(transition, name) for name in LASTING})
 
     @property
     def fairness_key(self) -> FairnessKey | None:

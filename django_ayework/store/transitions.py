@@ -19,7 +19,7 @@ from django.db.transaction import set_rollback
 from django_ayework.models import InputRevision, Work
 from django_ayework.rules.causes import fingerprint
 from django_ayework.rules.controls import FairnessKey
-from django_ayework.rules.states import Status, Transition
+from django_ayework.rules.states import UNHELD, Status, Transition
 from django_ayework.store.database import (
     alias,
     atomic,
@@ -44,9 +44,6 @@ from django_ayework.store.many_rows import (
     write,
 )
 from django_ayework.store.rows import WorkRow
-
-#: The columns of a work that no worker holds, in any status.
-UNHELD = {"worker": None, "leased_until": None}
 
 
 class Succeeded(NamedTuple):
@@ -166,18 +163,10 @@ def move_under_locks(update: Update, held: Held) -> set[str]:
 
 
 def changes_of(transition: Transition, renews: Sequence[str]) -> dict[str, Any]:
-    """Return the columns a transition writes; whatever it becomes, no worker holds it any more."""
-    return {
-        "status": str(transition.status),
-        **{name: getattr(transition, name) for name in renews},
-        "reason": str(transition.reason),
-        "error": transition.error,
-        "cause": fingerprint(transition.error) if transition.status is Status.DEAD else "",
-        "result": transition.result,
-        "ended_at": transition.ended_at,
-        "completed_by": transition.completed_by,
-        **UNHELD,
-    }
+    """Return the columns that a transition writes."""
+    renewed = {name: getattr(transition, name) for name in renews}
+    cause = fingerprint(transition.error) if transition.status is Status.DEAD else ""
+    return {**transition.written, **renewed, "cause": cause}
 
 
 # Releasing: claimed works go back unharmed, their attempt given back.
@@ -252,19 +241,8 @@ def renew(waiting: Sequence[tuple[WorkRow, WorkRow]]) -> None:
     The caller has locked them. The work becomes pending or scheduled, as the new start says. Without the new
     deadline, a new input would be lost with a work that is about to expire.
     """
-    update_rows(
-        Work,
-        {
-            old.id: {
-                "status": new.status,
-                "input": new.input,
-                "priority": new.priority,
-                "run_at": new.run_at,
-                "deadline": new.deadline,
-            }
-            for old, new in waiting
-        },
-    )
+    names = ("status", "input", "priority", "run_at", "deadline")
+    update_rows(Work, {old.id: {name: getattr(new, name) for name in names} for old, new in waiting})
 
 
 # Relocating: a work that waits goes to another queue, or to another place in its queue.
