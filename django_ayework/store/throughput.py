@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from typing import Any, NamedTuple
 
 from django_ayework.models import Throughput
@@ -103,7 +102,6 @@ def add_spans(spans: Sequence[tuple[Any, ...]]) -> None:
         cursor.execute(addition(dialect(), len(spans)), params)
 
 
-@cache
 def addition(dialect: Dialect, number: int) -> str:
     """Return the statement that inserts so many spans, or adds to those that are there."""
     table = Throughput._meta.db_table
