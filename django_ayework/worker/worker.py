@@ -163,10 +163,8 @@ class Worker(Engine):
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
-        self._is_registered = False
         self._retirement = Retirement(max_works, max_memory)
-        self._scope = Scope(self.queues, self.types, self.exclude_types)
-        self._build(self._scope)
+        self._build(Scope(self.queues, self.types, self.exclude_types))
 
     def _build(self, scope: Scope) -> None:
         """Make the parts that only a worker has, in the order in which they depend on one another."""
@@ -242,7 +240,7 @@ class Worker(Engine):
     @property
     def known_types(self) -> list[str]:
         """The names of the types of work whose works this worker claims, sorted."""
-        return [name for name in registry.names() if self._scope.serves_type(name)]
+        return [name for name in registry.names() if self._claimer.scope.serves_type(name)]
 
     def active(self) -> list[ActiveWork]:
         """Return the works that this worker has claimed and that have not ended, the first claimed first."""
@@ -312,7 +310,7 @@ class Worker(Engine):
         self._dispatcher.close()
         revoked_works.unsubscribe(self._in_flight.abort)
         self._stopping.set()
-        if self._error is not None or not self._is_registered:  # no other thread was started
+        if self._error is not None or not self._settler.was_started:  # no other thread was started
             return
         self._dispatcher.hand_out_rest()
         self.health.enter(Phase.STOPPING)
@@ -329,7 +327,6 @@ class Worker(Engine):
         try:
             if not self._registration.register_once_ready(self._stopping, self.health.note):
                 return
-            self._is_registered = True
             self._start_threads()
             if self._arrivals is not None:
                 self._arrivals.start()
