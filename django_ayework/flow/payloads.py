@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
 from typing import Any
@@ -20,8 +20,6 @@ from django_ayework.rules.conditions import condition_from_plain, condition_to_p
 from django_ayework.rules.formatting import HIDDEN, redacted
 from django_ayework.rules.identity import About, require_work_id
 from django_ayework.rules.retry import Retry, RetryPolicy
-
-TEXTS = frozenset({str})
 
 
 def codec_of(work_type: AnyWorkType | None) -> Codec:
@@ -96,14 +94,9 @@ def named(what: str, type: str) -> str:
 def decode_input(text: str, codec: Codec) -> dict[str, Any]:
     """Decode a stored input. Raises NotDecodable when it is not arguments by name."""
     arguments = codec.decode(text)
-    if not isinstance(arguments, dict) or not are_names(arguments):
+    if not isinstance(arguments, dict) or not all(isinstance(name, str) for name in arguments):
         raise NotDecodable(f"expected a stored input to be arguments by name, got: {text[:80]!r}.")
     return arguments
-
-
-def are_names(keys: Collection[object]) -> bool:
-    """Tell whether all of these are text, or what a codec of one's own makes of it."""
-    return TEXTS.issuperset(map(type, keys)) or all(isinstance(key, str) for key in keys)
 
 
 def decode_value(text: str | None, codec: Codec) -> Any:
