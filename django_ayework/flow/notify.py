@@ -116,8 +116,6 @@ class EndedWorks:
 
     def publish(self, ids: Collection[str] | None) -> None:
         """Call the listeners of these ids; None stands for any."""
-        if not self._by_id:
-            return
         with self._lock:
             named = self._by_id if ids is None else [id for id in ids if id in self._by_id]
             listeners = {listener for id in named for listener in self._by_id[id]}

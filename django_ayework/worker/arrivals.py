@@ -71,8 +71,6 @@ class DeliveryThread(LoopThread):
 
     def take(self) -> list[PoppedId]:
         """Return the ids that have arrived."""
-        if not self._arrived:
-            return self._arrived
         with self._lock:
             arrived, self._arrived = self._arrived, []
             return arrived

@@ -99,15 +99,11 @@ class WakeUps:
 
     def take(self) -> Due:
         """Return all that was added since the last time."""
-        self.taken = ()
-        if not self._due:
-            return self._due
         with self._lock:
             due, self._due = self._due, Due()
-            if self._messages:
-                self.taken = list(self._messages)
-                self._messages.clear()
-            return due
+            self.taken = list(self._messages)
+            self._messages.clear()
+        return due
 
     def answer(self, claimed: Iterable[Delivery], left: Callable[[], Set[Place]]) -> None:
         """After a claim, answer the messages that it took into account, if others wait for that.
