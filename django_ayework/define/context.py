@@ -380,8 +380,6 @@ def enrich(context: Context, extra: Mapping[str, Any]) -> None:
 
     Names of the context's own attributes are left out, with a warning in the log.
     """
-    if not extra:
-        return
     if taken := sorted(RESERVED.intersection(extra)):
         logger.warning(
             "A middleware around %s passed on %s, which are attributes of the context; choose other "

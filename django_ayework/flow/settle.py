@@ -356,8 +356,6 @@ def settled_already(settlements: Sequence[Settlement]) -> set[str]:
 
     An attempt that did not succeed is found by its row: its work may have moved on since.
     """
-    if not settlements:
-        return set()
     ids = [each.row.id for each in settlements]
     ends, attempts = ends_of(ids), recorded(ids)
     return {each.row.id for each in settlements if is_there(each, ends.get(each.row.id), attempts)}

@@ -208,16 +208,12 @@ def open_blocks() -> dict[str, int | None]:
 
     None is for one that was left in another state before, such as a transaction that SQL has begun.
     """
-    if not has_connected():
-        return {}
     blocks = {each: len(blocks_of(each)) for each in connections.all(initialized_only=True)}
     return {each.alias: depth or (None if left_behind(each) else 0) for each, depth in blocks.items()}
 
 
 def undo_leftovers(before: Mapping[str, int | None]) -> None:
     """Roll back what was begun since and is still open; connections that had no transaction keep none."""
-    if not has_connected():
-        return
     for connection in connections.all(initialized_only=True):
         depth = before.get(connection.alias, 0)
         if depth is None:

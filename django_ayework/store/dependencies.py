@@ -351,8 +351,6 @@ def settled_chains(ids: Collection[str]) -> Ends:
 
     A work that joins a chain after they were read is settled later than the edge was committed.
     """
-    if not ids:
-        return Ends({}, set())
     chains = chains_of_steps(ids)
     locked = {chains[step] for step in settled_statuses(chains.keys()).locked}
     return Ends(ended_among(ends_of_blockers(ids), locked), locked)

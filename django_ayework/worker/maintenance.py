@@ -342,8 +342,7 @@ class MaintenanceThread(LoopThread):
     def abort_revoked(self) -> None:
         """Abort works that were revoked; the database decides, as a message may be old or untrue."""
         revoked, self._revoked = self._revoked, frozenset()
-        if revoked is None or revoked:
-            abort_lost([d for d in self.in_flight.all() if revoked is None or d.row.id in revoked])
+        abort_lost([d for d in self.in_flight.all() if revoked is None or d.row.id in revoked])
 
     def release_waiting(self) -> None:
         """Release works that were claimed and have waited for long behind slow ones."""

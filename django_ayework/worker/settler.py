@@ -100,8 +100,6 @@ class AttemptCounts:
         """Add the counts to the table, or keep them for the next report if that fails."""
         with self._lock:
             counts, self._counts = self._counts, {}
-        if not counts:
-            return
         try:
             throughput.add(counts)
         except BaseException:
