@@ -17,7 +17,7 @@ from django_ayework.define.requests import WorkRequest, providers, watch
 from django_ayework.documentation import type_error
 from django_ayework.errors import ImproperWork, UnknownWorkType, by_other_name, did_you_mean, no_attribute
 from django_ayework.rules.formatting import listed
-from django_ayework.rules.signatures import path_of, signature_of
+from django_ayework.rules.signatures import call_text, path_of, signature_of, signature_text
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -28,6 +28,8 @@ REFUSED_KINDS = {
     Parameter.POSITIONAL_ONLY: "a positional-only parameter",
     Parameter.VAR_POSITIONAL: "a *args parameter",
 }
+#: Names that the context has in other packages.
+MEANT_AS_CONTEXT = frozenset({"context", "self"})
 POSITIONAL_KINDS = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -102,16 +104,29 @@ def bind(signature: Signature, name: str, args: tuple[Any, ...], kwargs: Mapping
         bound = signature.bind(*args, **kwargs)
     except TypeError as misfit:
         expected, got = f"{name}{signature_text(signature)}", f"{name}{call_text(args, kwargs)}"
-        options = (each for each in kwargs if each in ENQUEUE_OPTIONS and each not in signature.parameters)
-        hint = next((f". Did you mean enqueue(…, {each}=…)?" for each in options), "")
         raise type_error(
-            "arguments-do-not-fit", f"{name}: {misfit}; expected {expected}, got {got}{hint}"
+            "arguments-do-not-fit",
+            f"{name}: {misfit}; expected {expected}, got {got}{hint_on_call(signature, kwargs)}",
         ) from None
     arguments = dict(bound.arguments)
     for parameter in signature.parameters.values():
         if parameter.kind is Parameter.VAR_KEYWORD:
             arguments.update(arguments.pop(parameter.name, {}))
     return arguments
+
+
+def hint_on_call(signature: Signature, kwargs: Mapping[str, Any]) -> str:
+    """Return what to write instead of an option, of the context, or of a parameter that is meant to be it."""
+    for name in kwargs:
+        if name in ENQUEUE_OPTIONS and name not in signature.parameters:
+            return f". Did you mean enqueue(…, {name}=…)?"
+    if "ctx" in kwargs and "ctx" not in signature.parameters:
+        return ". Leave ctx out: the worker passes the context"
+    for name in MEANT_AS_CONTEXT.intersection(signature.parameters):
+        annotation = signature.parameters[name].annotation
+        if annotation is Parameter.empty or "Context" in str(annotation):
+            return f". If {name!r} is the context, put it first, and call it ctx or annotate it with Context"
+    return ""
 
 
 def named_arguments(signature: Signature, kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -123,21 +138,6 @@ def named_arguments(signature: Signature, kwargs: Mapping[str, Any]) -> dict[str
         elif parameter.default is Parameter.empty:
             return None
     return arguments if len(arguments) == len(kwargs) else None
-
-
-def call_text(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-    """Return which arguments a call has, without their values, which may be long or secret.
-
-    >>> call_text((1,), {"b": 2})
-    '(…, b=…)'
-    """
-    return f"({', '.join([*('…' for _ in args), *(f'{name}=…' for name in kwargs)])})"
-
-
-def signature_text(signature: Signature) -> str:
-    """Return the inputs as they are written in a call, without annotations."""
-    bare = [p.replace(annotation=Parameter.empty) for p in signature.parameters.values()]
-    return str(signature.replace(parameters=bare, return_annotation=Signature.empty))
 
 
 class WorkType(Generic[P, R_co, G_co, C_co]):

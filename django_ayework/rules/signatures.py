@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 
@@ -39,3 +39,18 @@ def misfit(function: Callable[..., Any], arguments: int) -> str:
     except TypeError:
         return str(signature)
     return ""
+
+
+def call_text(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """Return which arguments a call has, without their values, which may be long or secret.
+
+    >>> call_text((1,), {"b": 2})
+    '(…, b=…)'
+    """
+    return f"({', '.join([*('…' for _ in args), *(f'{name}=…' for name in kwargs)])})"
+
+
+def signature_text(signature: inspect.Signature) -> str:
+    """Return the inputs as they are written in a call, without annotations."""
+    bare = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
+    return str(signature.replace(parameters=bare, return_annotation=inspect.Signature.empty))

@@ -73,7 +73,8 @@ def test_arguments_are_kept_by_name_without_defaults():
     (lambda: number(1, 2, 3), "too many positional arguments", "(…, …, …)"),
     (lambda: number(1, c=3), "got an unexpected keyword argument 'c'", "(…, c=…)"),
     (lambda: number(1, a=1), "multiple values for argument 'a'", "(…, a=…)"),
-    (lambda: number(ctx=None, a=1), "got an unexpected keyword argument 'ctx'", "(ctx=…, a=…)"),
+    (lambda: number(ctx=None, a=1), "got an unexpected keyword argument 'ctx'",
+     "(ctx=…, a=…). Leave ctx out: the worker passes the context"),
 ])  # fmt: skip
 def test_a_call_that_does_not_fit_is_refused(call, matter, got):
     with pytest.raises(TypeError) as refusal:

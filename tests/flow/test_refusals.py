@@ -28,6 +28,10 @@ pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 def keep(order: Any = None, **more: Any) -> None: ...
 
 
+@work(name="t.bad.with_context")
+def with_context(context, a: int) -> None: ...  # type: ignore[no-untyped-def]
+
+
 MAPPING = "expected the input of 'shop.add' as a mapping"
 LIKE = f"{MAPPING}, such as enqueue('shop.add', {{'a': …}}), got"
 BUILT = "works built by calling their type, such as add(a=1, b=2), got"
@@ -45,6 +49,12 @@ MISFITS: dict[str, tuple[Any, str]] = {
         lambda: add.enqueue(a=1, b=2, delay=5),  # type: ignore[call-arg]
         "shop.add: got an unexpected keyword argument 'delay'; expected shop.add(a, b), "
         "got shop.add(a=…, b=…, delay=…). Did you mean enqueue(…, delay=…)?",
+    ),
+    "a first parameter named context": (
+        lambda: with_context(a=1),  # type: ignore[call-arg]
+        "t.bad.with_context: missing a required argument: 'context'; expected t.bad.with_context(context, a)"
+        ", got t.bad.with_context(a=…). If 'context' is the context, put it first, and call it ctx or "
+        "annotate it with Context",
     ),
     "among options": (lambda: enqueue("shop.add", a=1, b=2), f"{LIKE} a, b"),
     "as keyword arguments": (lambda: enqueue("shop.add", kwargs={"a": 1, "b": 2}), f"{LIKE} kwargs"),  # type: ignore[call-overload]
