@@ -302,7 +302,10 @@ def too_late(id: str, timeout: Seconds | None) -> WaitTimeout:
     row = existing(id)
     limit = 0.0 if timeout is None else seconds(timeout, "timeout")
     if is_terminal(row.status):
-        standing = f"it is {row.status}, but others of its group or chain have not ended"
+        standing = (
+            f"it is {row.status}, but others of its group or chain have not ended; "
+            f"manage.py ayework_graph {row.group} says which, and why"
+        )
     else:
         standing = f"it is {row.status}; explain({id!r}) says why"
     return WaitTimeout(f"expected the work {id} to end within {limit:g} s: {standing}.", id=id)

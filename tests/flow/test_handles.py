@@ -95,7 +95,7 @@ def test_waiting_ends_with_the_timeout_and_says_how_things_stand():
     with pytest.raises(WaitTimeout, match=state):
         get_handle(handle.id).group(timeout=timedelta(0))
     drain(limit=1)
-    state = r"it is success, but others of its group or chain have not ended\.(\n|$)"
+    state = rf"chain have not ended; manage\.py ayework_graph {handle.id} says which, and why\."
     with pytest.raises(WaitTimeout, match=state):
         get_handle(handle.id).group(timeout=0)
     with pytest.raises(ValueError, match="expected timeout to be 0 seconds or more"):
