@@ -15,7 +15,7 @@ from django_ayework.errors import WorkNotFound
 from django_ayework.flow.controls import current_controls
 from django_ayework.flow.payloads import decode_options
 from django_ayework.models import Waiter, WorkerProcess
-from django_ayework.rules.conditions import Condition, condition_from_plain
+from django_ayework.rules.conditions import Condition, condition_from_plain, needs_all_open
 from django_ayework.rules.controls import Controls
 from django_ayework.rules.explain import (
     Code,
@@ -34,7 +34,7 @@ from django_ayework.rules.explain import (
     running,
     scheduled,
 )
-from django_ayework.rules.explain_blocked import blocked, no_waiter
+from django_ayework.rules.explain_blocked import blocked, no_waiter, not_queued
 from django_ayework.rules.explain_ended import cancelled, dead, succeeded, unsatisfiable
 from django_ayework.rules.formatting import if_renamed, is_parked, phrase
 from django_ayework.rules.identity import require_text
@@ -44,7 +44,7 @@ from django_ayework.rules.states import Status
 from django_ayework.store.attempts import last_outcome
 from django_ayework.store.controls import running_counts
 from django_ayework.store.database import clock, sync_only
-from django_ayework.store.dependencies import WaiterRow, first_open, missed_by, read_waiters
+from django_ayework.store.dependencies import WaiterRow, blocked_behind, first_open, missed_by, read_waiters
 from django_ayework.store.lanes import lanes_of, works_ahead
 from django_ayework.store.rows import WorkRow, chain_ends, find_row, statuses_of
 from django_ayework.store.worker_processes import find_process, processes_seen_since
@@ -53,6 +53,8 @@ from django_ayework.store.worker_processes import find_process, processes_seen_s
 GONE_AFTER = timedelta(seconds=35)
 #: Watched works that an explanation names.
 NAMED = 5
+#: Steps that are followed to find a circle of blocked works, and edges that are read for each step.
+MOST_STEPS, MOST_EDGES = 20, 1000
 #: Works ahead are counted up to this many.
 MOST_AHEAD = 1000
 
@@ -75,7 +77,7 @@ def find_worker(id: str | None) -> WorkerProcess | None:
 def why_blocked(row: WorkRow, now: datetime) -> list[Reason]:
     """Return the works that a work waits for; if a worker has to decide it, also that none is alive."""
     waiter = read_waiters([row.id]).get(row.id)
-    waiting = no_waiter() if waiter is None else why_waiting(waiter)
+    waiting = no_waiter() if waiter is None else why_waiting(row, waiter)
     reasons = [*waiting, *bound(row.deadline, now, opens=True)]
     needs_worker = (waiter is not None and waiter.recheck) or has_expired(row.deadline, now)
     if needs_worker and not live_workers(now):
@@ -83,14 +85,52 @@ def why_blocked(row: WorkRow, now: datetime) -> list[Reason]:
     return reasons
 
 
-def why_waiting(waiter: WaiterRow) -> list[Reason]:
-    """Return the condition of a waiter, and the first works that keep it waiting."""
+def why_waiting(row: WorkRow, waiter: WaiterRow) -> list[Reason]:
+    """Return the condition of a waiter, and the first works that keep it waiting.
+
+    What does not exist is an own reason for a gate that was enqueued alone, and never expires. In a workflow
+    another gate mostly queues it.
+    """
     watched = first_open(waiter.work_id, NAMED)
     statuses = statuses_of(watch.id for watch in watched if not watch.chain)
     statuses |= chain_ends(watch.id for watch in watched if watch.chain)
     open = [(watch.id, statuses.get(watch.id)) for watch in watched]
     missed = missed_by(waiter.work_id, NAMED) if waiter.missed else []
-    return blocked(waiter, condition_of(waiter), open, missed)
+    reasons = blocked(waiter, condition_of(waiter), open, missed, circle_of(row.id))
+    absent = [id for id, status in open if status is None]
+    is_alone = row.type == GATE_TYPE and row.group_id is None and row.deadline is None
+    return [*reasons, not_queued(absent)] if absent and is_alone and waits_for_all(waiter) else reasons
+
+
+def circle_of(waiter: str) -> list[str]:
+    """Return the works from this one on of which each waits for the next, and the last for this one.
+
+    None are returned for a circle of more steps than are followed, nor for one in which a work may start
+    before the next has ended.
+    """
+    waiting_for = {waiter: ""}  # a work that waits for it
+    last = [waiter]
+    for _ in range(MOST_STEPS):
+        needy = [id for id, row in read_waiters(last).items() if waits_for_all(row)]
+        last = []
+        for id, other in blocked_behind(needy, MOST_EDGES):
+            if other == waiter:
+                path = [id]
+                while path[-1] != waiter:
+                    path.append(waiting_for[path[-1]])
+                return path[::-1]
+            if other not in waiting_for:
+                waiting_for[other] = id
+                last.append(other)
+        if not last:
+            return []
+    return []
+
+
+def waits_for_all(waiter: WaiterRow) -> bool:
+    """Tell whether a waiter waits for each work whose outcome is open."""
+    condition = condition_of(waiter)
+    return condition is not None and needs_all_open(condition, waiter.tally)
 
 
 def condition_of(waiter: WaiterRow | Waiter) -> Condition | None:

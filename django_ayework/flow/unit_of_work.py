@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from django_ayework.conf import get_settings
 from django_ayework.define.requests import GateRequest
 from django_ayework.errors import ChainNotFound, InvalidInstruction
+from django_ayework.flow.circles import require_no_circle
 from django_ayework.flow.events import Effects, group_done_has_receivers
 from django_ayework.flow.identity import leave_existing, one_per_id, place_units
 from django_ayework.flow.new_works import NewWork
@@ -240,10 +241,11 @@ class UnitOfWork:
     ) -> set[str]:
         """Insert works; return the ids that existed already, whose works are left as they are.
 
-        Raises ChainNotFound for a blocker that does not exist, and InvalidInstruction for a work that blocks
-        itself, unless a gate has ``released`` the works.
+        Raises ChainNotFound for a blocker that does not exist, and InvalidInstruction for works that wait for
+        one another, unless a gate has ``released`` the works.
         """
         new_works, watches = blocked(one_per_id(new_works, released), self.continuing, released, succeeded)
+        existing = () if released else require_no_circle(new_works)
         taken = insert_works([new_work.row for new_work in new_works])
         if taken:
             leave_existing([new_work.row for new_work in new_works if new_work.row.id in taken], released)
@@ -252,7 +254,7 @@ class UnitOfWork:
             if group_id is not None:
                 self.groups.count(group_id, open=members, total=members)
         self.effects.queued([new_work.row for new_work in new_works])
-        self.insert_waiters(new_works, watches)
+        self.insert_waiters(new_works, watches, taken.union(existing))
         return taken
 
     def insert_outputs(self) -> None:
@@ -261,18 +263,21 @@ class UnitOfWork:
             new_works, self.outputs = self.outputs, []
             self.insert(place_units(self.effects, new_works).fresh)
 
-    def insert_waiters(self, new_works: Sequence[NewWork], watches: Watches) -> None:
+    def insert_waiters(
+        self, new_works: Sequence[NewWork], watches: Watches, existing: Collection[str]
+    ) -> None:
         """Insert the waiters of new gates and of new works with blockers.
 
         Works that are new here, and those that a new gate would release, cannot be settled by another
-        transaction before this one commits. Any other that has not succeeded may be settled right now by a
-        transaction that cannot see the new edges, so its waiter is rechecked after the commit. A gate whose
-        condition is met already, or never will be, is decided with this transaction.
+        transaction before this one commits, unless they are among the ``existing`` works. Any other that has
+        not succeeded may be settled right now by a transaction that cannot see the new edges, so its waiter
+        is rechecked after the commit. A gate whose condition is met already, or never will be, is decided
+        with this transaction.
         """
         gates = [new_work.gate for new_work in new_works if new_work.gate is not None]
         if not gates and not watches:
             return
-        private = {new_work.row.id for new_work in new_works}.union(release_ids(gates))
+        private = {new_work.row.id for new_work in new_works}.union(release_ids(gates)).difference(existing)
         watched = watched_by_gates(gates, private)
         watched.update(
             (new_work.row.id, watches[new_work.row.id]) for new_work in new_works if new_work.blockers
@@ -320,10 +325,9 @@ def blocked(
     ``continuing`` are chains whose last work has ended, and whose next is not inserted yet: they have not
     ended. ``succeeded`` are chains that had succeeded when they were last seen, and may be gone.
 
-    Raises ChainNotFound for a blocker that neither exists nor is inserted with them, and InvalidInstruction
-    for a work that blocks itself. Not for works that a gate has ``released``: their blockers may have been
-    deleted since, which count as cancelled (a recheck finds that), and the settlement that opens the gate
-    must not fail for that.
+    Raises ChainNotFound for a blocker that neither exists nor is inserted with them. Not for works that a
+    gate has ``released``: their blockers may have been deleted since, which count as cancelled (a recheck
+    finds that), and the settlement that opens the gate must not fail for that.
     """
     wanted = {id for new_work in new_works for id in new_work.blockers}
     if not wanted:
@@ -341,16 +345,9 @@ def blocked(
 
 
 def require_chains(new_works: Sequence[NewWork], known: set[str]) -> None:
-    """Raise unless every blocker is known, and another work than the one that it blocks."""
+    """Raise unless every blocker is known."""
     for new_work in new_works:
         for id in new_work.blockers:
-            if id == new_work.row.id:
-                raise InvalidInstruction(
-                    f"expected the blockers of {new_work.row.type!r} to be other works, got the work itself: "
-                    f"{id!r}; a work that waits for its own end never ends.",
-                    id=id,
-                    code="chain-blocks-itself",
-                )
             if id not in known:
                 raise ChainNotFound(
                     f"expected the blockers of {new_work.row.type!r} to be chains that exist, got: {id!r}; "

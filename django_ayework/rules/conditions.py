@@ -101,6 +101,16 @@ def decide(condition: Condition, tally: Tally) -> Decision:
     return Decision.WAIT if reachable >= needed else Decision.NEVER
 
 
+def needs_all_open(condition: Condition, tally: Tally) -> bool:
+    """Tell whether every watched work that is not done must end for the condition to hold.
+
+    >>> needs_all_open("all-done", Tally(total=3, missed=1)), needs_all_open(Count(1), Tally(total=3))
+    (True, False)
+    """
+    needed, counts_success = requirement(condition, tally.total)
+    return needed >= (tally.total - tally.missed if counts_success else tally.total)
+
+
 def requirement(condition: Condition, total: int) -> tuple[int, bool]:
     """Return how many works must end, and whether only successes count."""
     if isinstance(condition, Count):

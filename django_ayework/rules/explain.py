@@ -61,6 +61,8 @@ class Code(StrEnum):
     # other works
     WAITS_FOR_WORKS = "waits_for_works"  # a gate whose condition is not met
     CANNOT_BE_MET = "cannot_be_met"  # it could be met only if works were retried
+    CIRCLE = "circle"  # it waits for works that wait for it
+    NOT_QUEUED = "not_queued"  # it waits for works that do not exist
     RECHECK = "recheck"  # a worker has yet to check its condition again
     NO_WAITER = "no_waiter"  # the record of its waiting is lost
     # a worker has it

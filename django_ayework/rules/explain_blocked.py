@@ -20,10 +20,12 @@ def blocked(
     condition: Condition | None,
     open: Sequence[tuple[str, str | None]],
     missed: Sequence[tuple[str, str]],
+    circle: Sequence[str],
 ) -> list[Reason]:
     """Return what a blocked work waits for. ``condition`` is None when the stored one cannot be read.
 
-    ``open`` and ``missed`` are the first watched works of each kind, with their status.
+    ``open`` and ``missed`` are the first watched works of each kind, with their status. Of a ``circle`` each
+    waits for the next, and the last for the first.
     """
     reasons = [unmet(waiter, condition, open)]
     if condition is not None and decide(condition, waiter.tally) is Decision.NEVER:
@@ -32,12 +34,29 @@ def blocked(
             works=listed([with_status(id, status) for id, status in missed], waiter.tally.missed),
         )
         reasons.append(Reason(Code.CANNOT_BE_MET, text, {"members": [id for id, _ in missed]}))
+    if circle:
+        text = phrase(
+            "It waits for itself: %(works)s. Each of these works waits for the next: cancel one, or complete "
+            "it by hand.",
+            works=" → ".join([*circle, circle[0]]),
+        )
+        reasons.append(Reason(Code.CIRCLE, text, {"works": list(circle)}))
     if waiter.recheck:
         text = phrase(
             "It was queued while works that it waits for were ending. A worker rechecks it at its next poll."
         )
         reasons.append(Reason(Code.RECHECK, text))
     return reasons
+
+
+def not_queued(ids: Sequence[str]) -> Reason:
+    """Return that works for which a gate waits do not exist."""
+    text = phrase(
+        "It opens only once %(works)s is enqueued and has ended. If that was pruned or rolled back, cancel "
+        "this gate, or complete it by hand to open it.",
+        works=list(ids),
+    )
+    return Reason(Code.NOT_QUEUED, text, {"works": list(ids)})
 
 
 def with_status(id: str, status: str | None) -> str:

@@ -100,6 +100,23 @@ def first_open(waiter: str, limit: int) -> list[Watch]:
     return [Watch(*edge) for edge in edges.values_list("watched_id", "chain")[:limit]]
 
 
+def blocked_behind(waiters: Collection[str], limit: int) -> list[tuple[str, str]]:
+    """Return the blocked works behind some open edges of waiters, each with its waiter before it.
+
+    The edges are in no order, as MariaDB would sort them all. Behind an edge is the work that it watches, or
+    the blocked step of the chain.
+    """
+    open = rows(Edge).filter(waiter_id__in=waiters, outcome="")
+    edges = list(open.values_list("waiter_id", "watched_id", "chain")[:limit])
+    works = rows(Work).filter(status=Status.BLOCKED)
+    blocked = {id: id for (id,) in matching(works, "id", {id for _, id, _ in edges}, "id")}
+    steps = blocked | dict(
+        matching(works, "chain_id", {id for _, id, chain in edges if chain}, "chain_id", "id")
+    )
+    found = [(waiter, (steps if chain else blocked).get(id)) for waiter, id, chain in edges]
+    return [(waiter, id) for waiter, id in found if id is not None]
+
+
 def watched_by_all(waiters: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return the ids that each waiter watches, in order."""
     watched: dict[str, list[str]] = defaultdict(list)
