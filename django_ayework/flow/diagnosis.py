@@ -20,9 +20,9 @@ from django_ayework.flow.maintenance import ends_of_unneeded, overdue_types
 from django_ayework.flow.overview import overview
 from django_ayework.flow.startup_checks import (
     in_one_line,
+    obstacle_to_use,
     project_version,
     refusal_of_writes,
-    text_of_lack,
     wrong_isolation,
 )
 from django_ayework.models import WorkerProcess
@@ -33,7 +33,7 @@ from django_ayework.ports.queue import PoppedId, Queue, get_queue
 from django_ayework.rules import diagnosis as judge
 from django_ayework.rules import server_diagnosis as judge_server
 from django_ayework.rules.diagnosis import Ahead, Diagnosis, LateSchedule, Reuse, Unpruned
-from django_ayework.rules.formatting import error_text, sentence
+from django_ayework.rules.formatting import error_text
 from django_ayework.rules.health import Budget
 from django_ayework.rules.notifications import DUE
 from django_ayework.store import backlog
@@ -71,22 +71,10 @@ Check = Callable[[], Diagnosis | Iterable[Diagnosis]]
 @sync_only
 def diagnose() -> Iterator[Diagnosis]:
     """Yield the findings of all checks; only one if the database does not answer or lacks migrations."""
-    try:
-        answer = f"The database {alias()!r} answers: {name_of_server()}."
-    except Error as error:
-        text = f"The database {alias()!r} does not answer: {sentence(in_one_line(error))}"
-        yield judge.judged("database", text, "Check its server, and DATABASES in the settings.", fails=True)
+    if obstacle := obstacle_to_use():
+        yield judge.judged("database", *obstacle, fails=True)
         return
-    try:
-        lack = text_of_lack()
-    except Error as error:
-        text = f"The database {alias()!r} has refused a statement: {sentence(in_one_line(error))}"
-        yield judge.judged("database", text, judge.GIVE_RIGHTS, fails=True)
-        return
-    text, _, command = (lack or answer).partition(". Run: ")
-    yield judge.judged("database", text, f"Run: {command}", fails=bool(lack))
-    if lack:
-        return
+    yield judge.judged("database", f"The database {alias()!r} answers: {name_of_server()}.")
     clock.synchronise()
     for name, check in (*CHECKS.items(), *CHECKS_OF_SERVER[connection().vendor].items()):
         yield from carried_out(name, check)

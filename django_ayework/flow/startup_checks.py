@@ -25,6 +25,7 @@ from django_ayework.documentation import documented
 from django_ayework.errors import did_you_mean
 from django_ayework.flow.hooks import report
 from django_ayework.flow.payloads import DEFAULT_QUEUE
+from django_ayework.rules.diagnosis import GIVE_RIGHTS
 from django_ayework.rules.formatting import sentence
 from django_ayework.rules.health import Budget
 from django_ayework.store.database import alias, connection, in_transaction, is_contention
@@ -73,20 +74,10 @@ class Finding:
 
 def findings(queues: Sequence[str], types: Sequence[str], budget: Budget) -> Iterator[Finding]:
     """Check everything that a worker of these queues and types needs; stop if the database is not ready."""
-    try:
-        yield Finding(Severity.OK, f"the database {alias()!r} answers: {name_of_server()}")
-    except Error as error:
-        yield Finding(Severity.PROBLEM, f"the database {alias()!r} does not answer: {in_one_line(error)}")
+    if obstacle := obstacle_to_use():
+        yield Finding(Severity.PROBLEM, f"{obstacle.text} {obstacle.remedy}")
         return
-    try:
-        lack = text_of_lack()
-    except Error as error:
-        text = f"the database {alias()!r} has refused a statement: {in_one_line(error)}"
-        yield Finding(Severity.PROBLEM, text)
-        return
-    if lack:
-        yield Finding(Severity.PROBLEM, lack)
-        return
+    yield Finding(Severity.OK, f"the database {alias()!r} answers: {name_of_server()}")
     yield Finding(Severity.OK, "all migrations are applied")
     if refusal := refusal_of_writes():
         yield Finding(Severity.PROBLEM, f"the tables of the queue cannot be written: {refusal}")
@@ -95,6 +86,33 @@ def findings(queues: Sequence[str], types: Sequence[str], budget: Budget) -> Ite
         yield Finding(Severity.PROBLEM, text)
     yield from findings_on_connections(budget)
     yield from findings_on_queues(queues, types)
+
+
+class Obstacle(NamedTuple):
+    """What keeps workers and commands from the database, and what to do, in sentences."""
+
+    text: str
+    remedy: str
+
+
+def obstacle_to_use() -> Obstacle | None:
+    """Return whether the database does not answer, refuses a statement, or lacks migrations or tables."""
+    try:
+        name_of_server()
+    except Error as error:
+        text = f"The database {alias()!r} does not answer: {sentence(in_one_line(error))}"
+        return Obstacle(text, f"Check that its server runs, and DATABASES[{alias()!r}] in the settings.")
+    try:
+        lack, _, command = text_of_lack().partition(". Run: ")
+    except Error as error:
+        return Obstacle(text_of_refusal(error), GIVE_RIGHTS)
+    text = f"The database {alias()!r} is not ready: {sentence(lack)}"
+    return Obstacle(text, f"Run: {command}") if lack else None
+
+
+def text_of_refusal(error: Error) -> str:
+    """Return a sentence about a statement that the database has refused."""
+    return f"The database {alias()!r} has refused a statement: {sentence(in_one_line(error))}"
 
 
 def in_one_line(error: Error) -> str:
@@ -178,21 +196,8 @@ def text_of_trouble(error: Error) -> str | None:
     if in_transaction():
         return None
     connection().close()
-    try:
-        name_of_server()
-    except Error as away:
-        return (
-            f"The database {alias()!r} does not answer: {sentence(in_one_line(away))} "
-            f"Check that its server runs, and DATABASES[{alias()!r}] in the settings."
-        )
-    try:
-        lack = text_of_lack()
-    except Error as refusal:
-        error = refusal
-    else:
-        if lack:
-            return f"The database {alias()!r} is not ready: {lack}"
-    return f"The database {alias()!r} has refused a statement: {sentence(in_one_line(error))}"
+    obstacle = obstacle_to_use()
+    return f"{obstacle.text} {obstacle.remedy}" if obstacle else text_of_refusal(error)
 
 
 def project_version() -> str:

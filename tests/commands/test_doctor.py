@@ -303,7 +303,7 @@ def test_a_server_of_messages_that_does_not_answer_is_a_problem_and_the_others_g
 @pytest.mark.vendors("sqlite")
 def test_a_database_that_is_away_or_not_migrated_is_the_only_finding(monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(diagnosis, "name_of_server", refuse)
+        patch.setattr(startup_checks, "name_of_server", refuse)
         assert list(doctor(status=1)) == ["database"]
     monkeypatch.setattr(startup_checks, "missing_migrations", lambda: ["0011_next"])
     assert "manage.py migrate --database default" in doctor().of("database")[1]
@@ -314,10 +314,11 @@ def test_the_question_of_a_driver_gets_no_full_stop(monkeypatch):
     def unreachable():
         raise OperationalError("connection refused\n\tIs the server running?")
 
-    monkeypatch.setattr(diagnosis, "name_of_server", unreachable)
+    monkeypatch.setattr(startup_checks, "name_of_server", unreachable)
     text = doctor().of("database")[1]
     assert text.endswith(
-        "connection refused Is the server running? Check its server, and DATABASES in the settings."
+        "connection refused Is the server running? "
+        "Check that its server runs, and DATABASES['default'] in the settings."
     )
 
 

@@ -244,11 +244,14 @@ E001 = f"See {entry_url('checks', 'ayework.E001')} (ayework.E001)"
     ("name", "answer", "keys", "problem"),
     [
         ("missing_migrations", lambda: ["0011_next"], {},
-         "migrations are missing: 0011_next. Run: manage.py migrate --database default"),
+         "The database 'default' is not ready: migrations are missing: 0011_next. "
+         "Run: manage.py migrate --database default"),
         ("name_of_server", unreachable, {},
-         "the database 'default' does not answer: connection refused Is the server running?"),
+         "The database 'default' does not answer: connection refused Is the server running? "
+         "Check that its server runs, and DATABASES['default'] in the settings."),
         ("missing_migrations", refusing, {},
-         "the database 'default' has refused a statement: permission denied for table django_migrations"),
+         "The database 'default' has refused a statement: permission denied for table django_migrations. "
+         "Give the account of the database its rights: see the guide on security, database accounts."),
         ("try_writes", refusing, {},
          "the tables of the queue cannot be written: permission denied for table django_migrations"),
         ("most_connections", lambda: None, {"CONCURENCY": 5},
