@@ -275,16 +275,26 @@ def steps_from(chain_id: str, start: int, limit: int) -> list[WorkRow]:
 
 
 def last_steps(chain_ids: Iterable[str]) -> dict[str, WorkRow]:
-    """Read the last work of each chain that exists; the first works first, as in :func:`last_step`."""
-    ids = list(chain_ids)
-    firsts = matching(rows(Work).all(), "id", ids, *COLUMNS)
-    later = matching(rows(Work).order_by("chain_id", "chain_index"), "chain_id", ids, *COLUMNS)
-    return {row.chain: row for row in map(WorkRow._make, [*firsts, *later])}
+    """Read the last work of each chain that exists; for chains that have ended."""
+    found = find_rows(id for id, _ in last_of_chains(chain_ids).values())
+    return {row.chain: row for row in found.values()}
 
 
 def chain_ends(chain_ids: Iterable[str]) -> dict[str, Status]:
     """Return the status of the last work of each chain that exists."""
-    return {id: Status(row.status) for id, row in last_steps(chain_ids).items()}
+    return {chain: Status(status) for chain, (_, status) in last_of_chains(chain_ids).items()}
+
+
+def last_of_chains(chain_ids: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return the id and the status of the last work of each chain; the first works first, as in last_step().
+
+    All steps are read, in one statement, so only these columns are.
+    """
+    ids = list(chain_ids)
+    columns = ("chain_id", "id", "status")
+    firsts = matching(rows(Work).all(), "id", ids, *columns)
+    later = matching(rows(Work).order_by("chain_id", "chain_index"), "chain_id", ids, *columns)
+    return {chain or id: (id, status) for chain, id, status in (*firsts, *later)}
 
 
 def chains_of(work_ids: Iterable[str]) -> dict[str, str]:
@@ -293,6 +303,10 @@ def chains_of(work_ids: Iterable[str]) -> dict[str, str]:
 
 
 def chains_of_steps(chain_ids: Iterable[str]) -> dict[str, str]:
-    """Return the chain of each work of these chains; its id is that of a first work, which may be gone."""
+    """Return the chain of each work of these chains that has not succeeded, and of the first works.
+
+    The id of a chain is that of its first work, which may be gone.
+    """
     firsts = {id: id for id in chain_ids}
-    return firsts | dict(matching(rows(Work).all(), "chain_id", firsts, "id", "chain_id"))
+    steps = rows(Work).exclude(status=Status.SUCCESS)
+    return firsts | dict(matching(steps, "chain_id", firsts, "id", "chain_id"))

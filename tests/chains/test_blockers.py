@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from django_ayework import Context, Dedup, cancel, complete, enqueue, enqueue_many, get_handle, retry, work
 from django_ayework.errors import ChainNotFound, InvalidInstruction, NotRetryable
@@ -151,6 +153,18 @@ def test_a_blocked_work_can_be_cancelled_and_completed_and_one_that_died_later_i
     assert failing.state().reason == "exhausted"
     retry(failing.id)
     assert failing.state().status == "pending"
+
+
+def test_of_the_steps_of_a_chain_that_blocks_a_work_no_input_is_read():
+    """A chain may have ten thousand steps."""
+    chain = enqueue(count(n=0, until=3))
+    drain(limit=3)
+    with CaptureQueriesContext(connection) as seen:
+        handle = enqueue(gather(), blockers=[chain])
+        drain(limit=0)
+    assert [each["sql"] for each in seen if re.match(r"SELECT [^(]*\binput\b", each["sql"])] == []
+    drain()
+    assert handle.result() == [3]
 
 
 def test_a_work_queued_by_a_step_may_wait_for_the_end_of_the_very_chain():
