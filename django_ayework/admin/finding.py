@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import takewhile
 from typing import Any
 
@@ -299,6 +299,6 @@ def cursor_from(text: str | None) -> Cursor | None:
     """Read a cursor; None for a missing or unreadable text."""
     moment, _, id = (text or "").partition("~")
     try:
-        return Cursor(datetime.fromisoformat(moment), id)
-    except ValueError:
+        return Cursor(datetime.fromisoformat(moment).astimezone(UTC), id)
+    except (ValueError, OverflowError):  # the latter for a moment that UTC does not have
         return None

@@ -256,6 +256,10 @@ class QueueAdmin(BaseAdmin):
         """Return the rows of the queue's database."""
         return super().get_queryset(request).using(alias())
 
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        """Return the row with this id; None for an id that no row has, also one that no column can have."""
+        return None if "\0" in object_id else super().get_object(request, object_id, from_field)
+
     def construct_change_message(
         self, request: HttpRequest, form: Any, formsets: Any, add: bool = False
     ) -> Any:

@@ -386,8 +386,17 @@ def test_filters_by_type_queue_reason_worker_label_and_day(operator, listed):
         ({"day": day, "worker": "w-1", "type": "shop.fail"}, []),
     ):
         assert listed(**query) == [work.id for work in found], query
-    for odd in ({"day": "yesterday"}, {"day": "2026-99-99"}, {"day": "9999-12-31"}, {"older": "nonsense"}):
+    for odd in ({"day": "yesterday"}, {"day": "2026-99-99"}, {"day": "9999-12-31"}):
         assert operator.get(address(LIST, **odd)).status_code == 200
+
+
+@each_database
+@pytest.mark.parametrize(
+    "older",
+    ["nonsense", "2020-01-01~a", "0001-01-01T00:00:00+14:00~a", "9999-12-31T23:00:00-14:00~a", "9999-12-31~"],
+)
+def test_a_list_opens_from_any_place_that_an_address_names(operator, older):
+    assert operator.get(address(LIST, older=older)).status_code == 200
 
 
 @each_database

@@ -5,6 +5,7 @@ from decimal import Decimal
 
 import pytest
 from django.contrib.admin.utils import quote
+from django.urls import reverse
 
 from django_ayework import Context, Count, Retry, dependency, enqueue, enqueue_many, retry, work
 from django_ayework.admin.pages import SHOWN, readable
@@ -25,6 +26,18 @@ from tests.marks import each_database
 
 pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 WORK = "work_change"
+#: The models that have pages, and buttons of these.
+ADMINS = {
+    "work": ["retry", "edit"],
+    "deadletter": ["retry"],
+    "gate": [],
+    "group": ["cancel", "live"],
+    "workerprocess": ["quiet", "live"],
+    "bulkaction": ["stop"],
+    "schedule": ["pause", "delete"],
+    "workcontrol": [],
+    "storeentry": [],
+}
 
 
 @work(name="tests.echo")
@@ -230,6 +243,21 @@ def test_ids_of_all_kinds_have_a_page(page, operator):
     response = operator.get(address(WORK, "missing"), follow=True)
     assert "missing" in response.content.decode()
     assert response.redirect_chain
+
+
+#: Ids that no row has: PostgreSQL takes no text with a NUL, and no number of this length.
+ODD_IDS = ("a\0b", "\0", "9" * 40, "x" * 5000)
+
+
+@each_database
+@pytest.mark.parametrize("model", [*ADMINS])
+def test_an_id_that_no_column_can_have_is_that_of_no_row(operator, model):
+    for id in ODD_IDS:
+        change = operator.get(address(f"{model}_change", id))
+        assert (change.status_code, change["Location"]) == (302, reverse("admin:index"))
+        assert operator.get(address(f"{model}_history", id)).status_code in (302, 404)
+        for button in ADMINS[model]:
+            assert operator.post(address(f"{model}_{button}", id)).status_code in (403, 404)
 
 
 HOSTILE = "<script>alert('x')</script>&\"'"
