@@ -105,9 +105,9 @@ class BulkActionAdmin(ButtonsAdmin, LiveAdmin):
         return super().has_view_permission(request, obj) or self.may_act_in_bulk(request)
 
     def may_act_in_bulk(self, request: HttpRequest) -> bool:
-        """Tell whether the user may act on all works that match a filter."""
-        works = admin_of(self.admin_site, Work)
-        return works is not None and bool(works.may_act_on_all(request))
+        """Tell whether the user may act on all works that match a filter; no without a ``WorkAdmin``."""
+        may = getattr(admin_of(self.admin_site, Work), "may_act_on_all", None)
+        return may is not None and bool(may(request))
 
     def may(self, action: ObjectAction | None, request: HttpRequest) -> bool:
         """Tell whether the user may let workers carry out an act on all works that match a filter."""

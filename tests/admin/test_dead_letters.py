@@ -6,6 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from django.contrib import admin
 from django.contrib.admin.models import LogEntry
+from django.urls import reverse
 
 from django_ayework import enqueue, start_bulk_action, work
 from django_ayework.admin.dead_letters import DeadLetterAdmin
@@ -413,3 +414,12 @@ def test_a_site_without_bulk_actions_has_no_links(page, monkeypatch):
     DeadLetterFactory()
     monkeypatch.delitem(admin.site._registry, BulkAction)
     assert "Retry all" not in page("deadletter_changelist")
+
+
+def test_a_site_with_an_admin_of_works_of_its_own_has_no_bulk_actions(client_with, monkeypatch):
+    DeadLetterFactory()
+    monkeypatch.setitem(admin.site._registry, Work, admin.ModelAdmin(Work, admin.site))
+    for staff in (client_with("view_deadletter"), client_with("view_deadletter", "bulk_work", "retry_work")):
+        assert staff.get(reverse("admin:index")).status_code == 200
+        assert "Retry all" not in staff.get(address(CAUSES)).content.decode()
+        assert staff.get(address("bulkaction_new", action="retry", status="dead")).status_code == 403
