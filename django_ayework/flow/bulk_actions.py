@@ -294,8 +294,8 @@ def step(at: datetime | None = None) -> bool:
     """Carry out one page; return whether one was due that no other worker has.
 
     When others hold rows of the page, its first work is tried alone; when that is held, too, it is passed
-    over. An error that would come again ends the bulk action as failed. Raises errors of a database that is
-    away.
+    over. It is also tried alone when a statement of the page takes too long. An error that would come again
+    ends the bulk action as failed. Raises errors of a database that is away.
     """
     tried = Tried()
     for most, are_held in ((PAGE, False), (1, False), (1, True)):
@@ -306,7 +306,10 @@ def step(at: datetime | None = None) -> bool:
                 if dialect().lock_codes:
                     continue
                 return False  # SQLite has one lock for everything, so no work is to blame
-            if not tried.id or (isinstance(error, AWAY) and not has_timed_out(error)):
+            is_slow = isinstance(error, Error) and has_timed_out(error)
+            if is_slow and most > 1:
+                continue
+            if not tried.id or (isinstance(error, AWAY) and not is_slow):
                 raise
             fail(tried.id, error)
             return True

@@ -266,6 +266,26 @@ def test_a_page_that_breaks_ends_it_with_the_error_and_undoes_the_page(act):
     assert sorted([*calls[0], *calls[2]]) == sorted(Work.objects.values_list("id", flat=True))
 
 
+class Cancelled(Exception):
+    sqlstate = "57014"
+
+
+@pytest.mark.vendors("postgresql")
+@pytest.mark.parametrize(("most", "outcome"), [(1, ("done", 3)), (0, ("failed", 0))])
+def test_a_page_that_takes_too_long_is_tried_with_one_work(act, most, outcome):
+    dead_works(3)
+
+    def slow(ids, parameters):
+        if len(ids) > most:
+            raise OperationalError("canceling statement due to statement timeout") from Cancelled()
+        return ActReport(done=list(ids))
+
+    row = carried_out(start_bulk_action(act(slow), {"status": "dead"}))
+    assert (row.status, row.done) == outcome
+    error = ["", "OperationalError: canceling statement due to statement timeout"]
+    assert json.loads(row.report) == ([error] if row.status == "failed" else [])
+
+
 @pytest.mark.vendors("sqlite")
 def test_a_database_that_is_locked_or_away_fails_none(act):
     dead_works(1)
