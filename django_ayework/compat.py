@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from asgiref.sync import ThreadSensitiveContext
+    from django.contrib.admin import ModelAdmin
     from django.db.backends.base.base import BaseDatabaseWrapper
     from django.dispatch import Signal
+    from django.http import HttpResponse
 
 
 def after_fork_in_child(callback: Callable[[], object]) -> None:
@@ -299,3 +301,10 @@ def has_other_receivers(signal: Signal, own: Collection[int]) -> bool:
     """Tell whether a signal has other receivers than those with these ids."""
     # Django 5.2 to 6.1: Signal.receivers, whose entries begin with the ids of a receiver and of its sender.
     return any(entry[0][0] not in own for entry in signal.receivers)
+
+
+def changeform_without_transaction(model_admin: ModelAdmin[Any], *args: Any) -> HttpResponse:
+    """Answer as the ``changeform_view()`` of an admin, outside of the transaction that it begins."""
+    # Django 5.2 to 6.1: ModelAdmin._changeform_view, undocumented.
+    response: HttpResponse = model_admin._changeform_view(*args)  # type: ignore[attr-defined]
+    return response

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
+from django.contrib.admin import ModelAdmin, site
 from django.db import DatabaseError, connection, transaction
 from django.dispatch import Signal
 from hypothesis import given, settings
@@ -24,6 +25,7 @@ from hypothesis import strategies as st
 
 from django_ayework import compat
 from django_ayework.compat import discard_after_call, is_discarding
+from tests.app.models import Order
 from tests.processes import ROOT
 
 #: Prints whether the function comes before the executors are shut down, and before atexit.
@@ -343,3 +345,20 @@ def test_the_frame_of_a_caller_is_found():
         return compat.calling_frame(1)
 
     assert ask().f_code is sys._getframe().f_code
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_form_of_the_admin_is_answered_without_its_transaction(admin_user, rf):
+    within = []
+
+    class Admin(ModelAdmin):
+        def get_form(self, *args, **kwargs):
+            within.append(connection.in_atomic_block)
+            return super().get_form(*args, **kwargs)
+
+    request = rf.post("/")
+    request.user, request._dont_enforce_csrf_checks = admin_user, True
+    for answer in (Admin.changeform_view, compat.changeform_without_transaction):
+        assert "adminform" in answer(Admin(Order, site), request, None, "", None).context_data
+    assert {*within[: len(within) // 2]} == {True}
+    assert {*within[len(within) // 2 :]} == {False}

@@ -11,6 +11,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.db import Error
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
@@ -20,9 +21,10 @@ from django.utils.translation import ngettext_lazy
 from django_ayework.admin import lists
 from django_ayework.admin.actions import ACTS, FORBIDDEN, FORBIDDEN_IN_PART, ObjectAction, ParametersForm
 from django_ayework.admin.pages import Links, seen_works
+from django_ayework.admin.refusals import OF_LOG, show_refusal
 from django_ayework.flow.acts import ActReport
 from django_ayework.models import Work
-from django_ayework.store.database import chunked
+from django_ayework.store.database import chunked, in_transaction
 from django_ayework.store.deletion import steps_among
 
 #: Works that one press of a button acts on: the browser waits.
@@ -108,6 +110,16 @@ def log_acts(request: HttpRequest, entries: Iterable[tuple[Work, str]], is_delet
         )
 
 
+def log_done(request: HttpRequest, entries: Iterable[tuple[Work, str]], is_deletion: bool = False) -> None:
+    """Write into the admin's log what has been committed; show an error if the database refuses that."""
+    try:
+        log_acts(request, entries, is_deletion)
+    except Error as error:
+        if in_transaction():
+            raise
+        show_refusal(request, error, OF_LOG)
+
+
 # Acting
 
 
@@ -122,8 +134,8 @@ def carry_out(
     allowed, refusals = split_by_permission(action, model_admin, request, works)
     report = action.run(list(allowed), parameters)
     done = ((allowed[id], report.before.get(id, {})) for id in report.done)
-    entries = ((work, action.logged(work, before, parameters)) for work, before in done)
-    log_acts(request, entries, action.is_deletion)
+    entries = [(work, action.logged(work, before, parameters)) for work, before in done]
+    log_done(request, entries, action.is_deletion)
     show(request, messages.SUCCESS, action.done, len(report.done))
     show(request, messages.SUCCESS, WAITS_AGAIN, len(report.revived))
     show_new(request, Links(model_admin.admin_site, request), report)

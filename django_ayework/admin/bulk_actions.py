@@ -25,12 +25,13 @@ from django_ayework.admin.buttons import ButtonsAdmin, LoggedButton
 from django_ayework.admin.filters import filter_in_words, plain_filter, title_of, title_with
 from django_ayework.admin.lists import LiveAdmin
 from django_ayework.admin.pages import Fact, Links, admin_of
+from django_ayework.admin.refusals import shows_refusals
 from django_ayework.flow import bulk_actions
 from django_ayework.flow.drawing import number_text
 from django_ayework.fragments import SCRIPT
 from django_ayework.models import BulkAction, Work
 from django_ayework.rules.formatting import duration
-from django_ayework.store.database import clock
+from django_ayework.store.database import atomic, clock
 
 MOST_PER_MINUTE = 1_000_000
 #: The statuses of bulk actions that can go on.
@@ -124,6 +125,7 @@ class BulkActionAdmin(ButtonsAdmin, LiveAdmin):
 
     # A new one
 
+    @shows_refusals
     def new_view(self, request: HttpRequest) -> HttpResponseBase:
         """Ask whether to act on all works that match, then store the bulk action and show its page."""
         name, filter = plain_filter(request.GET)
@@ -138,15 +140,18 @@ class BulkActionAdmin(ButtonsAdmin, LiveAdmin):
         are_valid = form.is_valid() and (given is None or given.is_valid())
         try:
             if request.method == "POST" and are_valid:
-                row = bulk_actions.start(
-                    action.act,
-                    filter,
-                    parameters=given.cleaned_data if given else {},
-                    per_minute=form.cleaned_data["per_minute"],
-                    until=moment_of(form.cleaned_data["until"]),
-                    by=request.user.get_username(),
-                )
-                return self.created(request, row)
+                with atomic():
+                    row = bulk_actions.start(
+                        action.act,
+                        filter,
+                        parameters=given.cleaned_data if given else {},
+                        per_minute=form.cleaned_data["per_minute"],
+                        until=moment_of(form.cleaned_data["until"]),
+                        by=request.user.get_username(),
+                    )
+                    self.log_new(request, row)
+                messages.success(request, _("Workers begin to act on these works now."))
+                return HttpResponseRedirect(self.address("change", row.pk))
             count = bulk_actions.count_of(action.act, filter, now)
         except ValueError as error:
             return self.refused(request, str(error))
@@ -180,14 +185,12 @@ class BulkActionAdmin(ButtonsAdmin, LiveAdmin):
         }
         return self.framed(request, "bulk_choice.html", context)
 
-    def created(self, request: HttpRequest, row: BulkAction) -> HttpResponse:
-        """Log a new bulk action, and go to its page."""
+    def log_new(self, request: HttpRequest, row: BulkAction) -> None:
+        """Write a new bulk action into the log."""
         filters = filter_in_words(bulk_actions.filter_of(row), error=bulk_actions.error_of(row))
         words = "; ".join(f"{label}: {value}" for label, value in filters)
         pace = "" if row.per_minute is None else _(" %(count)d per minute.") % {"count": row.per_minute}
         self.log_addition(request, row, f"{title_of(row)}. {words}.{pace}")
-        messages.success(request, _("Workers begin to act on these works now."))
-        return HttpResponseRedirect(self.address("change", row.pk))
 
     def refused(self, request: HttpRequest, sentence: str) -> HttpResponse:
         """Show why a filter cannot be used."""
@@ -223,9 +226,12 @@ class BulkActionAdmin(ButtonsAdmin, LiveAdmin):
     def press(self, button: LoggedButton, request: HttpRequest, obj: BulkAction) -> None:
         """Stop a bulk action after its present page, or let it go on, and log it."""
         state = {"state": pages.choice_label(obj, "status")}
-        if (bulk_actions.stop if button is STOP else bulk_actions.resume)(obj.pk):
-            sentence = button.logged % state
-            self.log_change(request, obj, sentence)
+        sentence = button.logged % state
+        with atomic():
+            is_done = (bulk_actions.stop if button is STOP else bulk_actions.resume)(obj.pk)
+            if is_done:
+                self.log_change(request, obj, sentence)
+        if is_done:
             messages.success(request, sentence)
         else:
             messages.warning(request, _("It is %(state)s now.") % state)

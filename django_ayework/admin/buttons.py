@@ -8,12 +8,15 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 from django.contrib import admin, messages
+from django.db import Error
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.urls import URLPattern
 from django.utils.translation import gettext as _
 
 from django_ayework.admin import lists
+from django_ayework.admin.refusals import OF_ONE, refused, show_refusal
 from django_ayework.errors import AyeworkError
+from django_ayework.store.database import in_own_transaction, in_transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,11 @@ class ButtonsAdmin(lists.PageAdmin):
         if request.method != "POST":
             return self.not_pressed(request)
         obj = self.row_for(request, object_id, partial(self.may_press, button, request))
-        return self.press(button, request, obj) or HttpResponseRedirect(self.address_after(request, obj))
+        back = self.address_after(request, obj)
+        try:
+            return self.press(button, request, obj) or HttpResponseRedirect(back)
+        except Error as error:
+            return refused(request, error, back)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,20 +126,32 @@ class LoggedButtonsAdmin(ButtonsAdmin):
             messages.success(request, button.said % {"name": getattr(obj, "name", "") or obj})
 
     def pressed(self, button: LoggedButton, request: HttpRequest, chosen: Iterable[Any]) -> int:
-        """Carry out a command on rows that are open to it, and log it; return on how many it succeeded."""
+        """Carry out a command on rows that are open to it, and log it; return on how many it succeeded.
+
+        The rows behind one that the database refuses to change are left alone.
+        """
         done = 0
         for obj in chosen:
             if not self.offers(button, obj) or not self.may_press(button, request, obj):
                 continue
             logged = button.logged % {"state": self.state_in_words(obj)}
             try:
-                self.carry_out(button.name, obj)
+                in_own_transaction(partial(self.carry_out_logged, button, request, obj, logged))
             except AyeworkError as refusal:
                 messages.error(request, str(refusal))
+            except Error as error:
+                if in_transaction():
+                    raise
+                show_refusal(request, error, OF_ONE, object=obj)
+                break
             else:
-                self.log_change(request, obj, logged)
                 done += 1
         return done
+
+    def carry_out_logged(self, button: LoggedButton, request: HttpRequest, obj: Any, sentence: str) -> None:
+        """Carry out the command of a button, and write a sentence into the log: both, or neither."""
+        self.carry_out(button.name, obj)
+        self.log_change(request, obj, sentence)
 
 
 def selection_of(button: LoggedButton) -> Callable[..., None]:

@@ -18,12 +18,14 @@ from django.utils.translation import gettext_lazy
 
 from django_ayework.admin import pages
 from django_ayework.admin.lists import QueueAdmin, declared_queues
+from django_ayework.admin.refusals import shows_refusals
 from django_ayework.define.types import registry
 from django_ayework.errors import did_you_mean
 from django_ayework.flow.controls import control_of, write
 from django_ayework.models import WorkControl
 from django_ayework.rules.controls import TypeControl
 from django_ayework.store.controls import Scope, all_controls
+from django_ayework.store.database import atomic
 from django_ayework.store.lanes import lanes_with_work
 
 if TYPE_CHECKING:
@@ -289,6 +291,7 @@ class WorkControlAdmin(QueueAdmin):
 
     # The board
 
+    @shows_refusals
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
@@ -335,10 +338,11 @@ class WorkControlAdmin(QueueAdmin):
         if not changes:
             messages.info(request, _("%(name)s: there was nothing to change.") % {"name": target.name})
             return
-        write(target.scope, target.name, **values)
-        row = self.get_queryset(request).get(scope=target.scope, name=target.name)
         sentence = " ".join(changes)
-        self.log_change(request, row, sentence)
+        with atomic():
+            write(target.scope, target.name, **values)
+            row = self.get_queryset(request).get(scope=target.scope, name=target.name)
+            self.log_change(request, row, sentence)
         said = _("%(name)s was changed: %(changes)s") % {"name": target.name, "changes": sentence}
         messages.success(request, said)
 

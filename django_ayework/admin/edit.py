@@ -10,15 +10,17 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
+from django.db import Error
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.urls import URLPattern
 from django.utils.text import Truncator
 from django.utils.translation import gettext as _
 
-from django_ayework.admin.action_execution import log_acts
+from django_ayework.admin.action_execution import log_done
 from django_ayework.admin.buttons import ButtonsAdmin
 from django_ayework.admin.inputs import ABSENT, InputField, field_of, json_kind
 from django_ayework.admin.pages import NOTHING, Links, boxed, printable
+from django_ayework.admin.refusals import show_refusal
 from django_ayework.define.annotations import annotations_of
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.define.types import AnyWorkType, registry
@@ -224,7 +226,10 @@ class EditingAdmin(ButtonsAdmin):
         except AyeworkError as refused:
             messages.error(request, str(refused))
             return None
-        log_acts(request, [(work, logged(work, form.changes()))])
+        except Error as error:
+            show_refusal(request, error)
+            return None
+        log_done(request, [(work, logged(work, form.changes()))])
         messages.success(request, _("The work was retried with the new input."))
         new = Work(id=handle.id, type=work.type)
         return HttpResponseRedirect(self.address_after(request, new))

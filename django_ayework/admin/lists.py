@@ -14,6 +14,7 @@ from django.contrib.admin.views.main import PAGE_VAR, ChangeList
 from django.contrib.auth import get_permission_codename
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
+from django.db import Error
 from django.db.models import Model, QuerySet
 from django.forms.widgets import Script
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
@@ -24,6 +25,8 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext_lazy as _
 
 from django_ayework.admin import pages
+from django_ayework.admin.refusals import show_refusal, shows_refusals
+from django_ayework.compat import changeform_without_transaction
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.flow.payloads import DEFAULT_QUEUE, decode_options
 from django_ayework.flow.startup_checks import known_queues
@@ -259,6 +262,45 @@ class QueueAdmin(BaseAdmin):
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         """Return the row with this id; None for an id that no row has, also one that no column can have."""
         return None if "\0" in object_id else super().get_object(request, object_id, from_field)
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        """Return a form that is shown again, with what was entered, once the database has refused it."""
+        form: Any = super().get_form(request, obj, change, **kwargs)
+        if getattr(request, "_ayework_refused", False):
+            form.is_valid = lambda self: False
+        return form
+
+    @shows_refusals
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show the list, or act on the ticked rows."""
+        return super().changelist_view(request, extra_context)
+
+    @shows_refusals
+    def delete_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Ask before a row is deleted, or delete it."""
+        return super().delete_view(request, object_id, extra_context)
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        """Show the page of a row or its form, or save the form."""
+        try:
+            return super().changeform_view(request, object_id, form_url, extra_context)
+        except Error as error:
+            if request.method != "POST":
+                raise
+            show_refusal(request, error)
+            request._ayework_refused = True  # type: ignore[attr-defined]
+            # A read-only file of SQLite refuses the transaction that changeform_view() would begin.
+            return changeform_without_transaction(self, request, object_id, form_url, extra_context)
 
     def construct_change_message(
         self, request: HttpRequest, form: Any, formsets: Any, add: bool = False

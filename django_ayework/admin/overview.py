@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import BadRequest, PermissionDenied
-from django.db import transaction
+from django.db import Error, transaction
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.urls import URLPattern, path
 from django.utils.translation import gettext as _
@@ -18,6 +18,7 @@ from django_ayework import fragments
 from django_ayework.admin import lists
 from django_ayework.admin.overview_tables import Board, Control, board
 from django_ayework.admin.pages import Links, admin_of
+from django_ayework.admin.refusals import refused
 from django_ayework.define.options import MAX_INTEGER, check_queue
 from django_ayework.define.types import registry
 from django_ayework.errors import AyeworkError
@@ -113,6 +114,8 @@ class OverviewAdmin(lists.ReadOnlyAdmin):
             self.apply(request, require_known(scope, name, row), name, row, changes)
         except (AyeworkError, TypeError, ValueError) as refusal:
             messages.error(request, str(refusal))
+        except Error as error:
+            return refused(request, error, self.address("changelist"))
         return HttpResponseRedirect(self.address("changelist"))
 
     def changes(self, request: HttpRequest, act: str) -> dict[str, Any]:

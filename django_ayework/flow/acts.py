@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, ParamSpec
+
+from django.db import Error
 
 from django_ayework.define.handles import WorkState
 from django_ayework.define.options import check_priority, check_queue
@@ -33,10 +34,11 @@ from django_ayework.flow.termination import (
 )
 from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.models import Work
+from django_ayework.rules.formatting import sentence
 from django_ayework.rules.identity import require_text
 from django_ayework.rules.states import LIVE, RETRYABLE, WAITING, Status
 from django_ayework.store import transitions
-from django_ayework.store.database import chunked, clock, own_transaction, rows
+from django_ayework.store.database import chunked, clock, in_transaction, own_transaction, rows
 from django_ayework.store.deletion import steps_in_group
 from django_ayework.store.dependencies import read_waiters
 from django_ayework.store.rows import WorkRow, chains_of, lock_rows, statuses_of
@@ -222,16 +224,31 @@ def report_of(report: ChangeReport, column: str) -> ActReport:
 
 
 def each(ids: Sequence[str], act: Callable[[str], object], report: ActReport | None = None) -> ActReport:
-    """Act on each work in a transaction of its own; return which were done, and the refusals."""
+    """Act on each work in a transaction of its own; return which were done, and the refusals.
+
+    A work on which ``act`` returns False is not done. When the database refuses a statement after works were
+    done, it is the refusal of all works that are left.
+    """
     report = report or ActReport()
-    for id in dict.fromkeys(ids):
+    chosen = list(dict.fromkeys(ids))
+    for number, id in enumerate(chosen):
         try:
-            act(id)
+            if act(id) is not False:
+                report.done.append(id)
         except AyeworkError as refusal:
             report.refused[id] = str(refusal)
-        else:
-            report.done.append(id)
+        except Error as error:
+            if in_transaction() or not report.done:
+                raise
+            report.refused.update((left, not_reached(left, error)) for left in chosen[number:])
+            break
     return report
+
+
+def not_reached(id: str, error: Error) -> str:
+    """Return the sentence for a work that was left alone because the database has refused a statement."""
+    text = sentence(" ".join(str(error).split()))
+    return f"expected the database to take the act on {id}, and it has refused a statement: {text}"
 
 
 # Retrying several works.
@@ -245,12 +262,16 @@ def retry_each(ids: Sequence[str], again: bool = False) -> ActReport:
     report = ActReport()
     waiters = {id for some in chunked(ids) for id in read_waiters(some)}
     ended = {id for id, status in statuses_of(waiters).items() if status in RETRYABLE}
-    for id in (*(id for id in ids if id not in waiters), *sorted(waiters)):
-        if id in ended and statuses_of([id]).get(id) in LIVE:
+
+    def retry_one(id: str) -> bool:
+        is_revived = id in ended and statuses_of([id]).get(id) in LIVE
+        if is_revived:
             report.revived.append(id)
         else:
-            each([id], partial(retry, again=again), report)
-    return report
+            retry(id, again=again)
+        return not is_revived
+
+    return each([*(id for id in ids if id not in waiters), *sorted(waiters)], retry_one, report)
 
 
 def retry_group(group_id: str) -> list[str]:

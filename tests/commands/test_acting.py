@@ -8,6 +8,7 @@ from io import StringIO
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from django.db import OperationalError, connection
 
 from django_ayework import Retry, Status, dependency, enqueue, enqueue_many
 from django_ayework.models import Work, WorkControl
@@ -53,6 +54,20 @@ def refused(message: str, *arguments: str) -> dict:
     with pytest.raises(CommandError, match=message):
         call_command(*arguments, "--json", stdout=out)
     return json.loads(out.getvalue())
+
+
+@pytest.mark.django_db(transaction=True)
+def test_works_behind_one_that_the_database_refuses_are_named(dead):
+    def full(run, sql, params, many, context):
+        if sql.startswith("UPDATE") and dead["new"] in str(params):
+            raise OperationalError("the disk is full")
+        return run(sql, params, many, context)
+
+    with connection.execute_wrapper(full):
+        answer = refused("2 of 3 works could not be retried", "ayework_retry", *dead.values())
+    assert answer["retried"] == [dead["old"]] == [*those("pending")]
+    assert [*answer["refused"]] == [dead["new"], dead["mail"]]
+    assert "has refused a statement: the disk is full." in answer["refused"][dead["mail"]]
 
 
 def test_works_are_chosen_by_id(call, live, dead):
