@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from django_ayework.define.requests import GateRequest, WorkRequest
+from django_ayework.define.requests import GATE_TYPE, GateRequest, WorkRequest
 from django_ayework.errors import InvalidInstruction
 from django_ayework.flow.new_works import NewWork
 from django_ayework.rules.circles import Need, circle
@@ -65,7 +65,7 @@ def circular(new_works: Sequence[NewWork], ids: Sequence[str]) -> InvalidInstruc
         request = requests.pop()
         types[request.id] = request.type
         requests += getattr(request, "releases", ())
-    named = [f"{types[id]} {id}" for id in (*ids, ids[0])]
+    named = [f"{'gate' if types[id] == GATE_TYPE else types[id]} {id}" for id in (*ids, ids[0])]
     if len(named) > NAMED:
         named[NAMED - 1 : -1] = [f"… {len(named) - NAMED} more"]
     return InvalidInstruction(
