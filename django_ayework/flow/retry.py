@@ -40,7 +40,7 @@ from django_ayework.rules.states import RETRYABLE, Reason, Status
 from django_ayework.store import transitions
 from django_ayework.store.database import clock, own_transaction
 from django_ayework.store.dependencies import WaiterRow, missed_by, watched_by
-from django_ayework.store.rows import WorkRow
+from django_ayework.store.rows import WorkRow, chain_ends, statuses_of
 
 
 @own_transaction
@@ -119,11 +119,15 @@ def wait_again(unit_of_work: UnitOfWork, row: WorkRow, waiter: WaiterRow | None)
             f"the gate {row.id} has lost its edges; queue a new one.", id=row.id, code="gate-lost-its-edges"
         )
     if decision_of(waiter) is Decision.NEVER:
-        members = [id for id, _ in missed_by(row.id, limit=1000)]
+        missed = [id for id, _ in missed_by(row.id, limit=1000)]
+        existing = {*statuses_of(missed), *chain_ends(missed)}
+        members = [id for id in missed if id in existing]
         what, verb = ("gate", "open") if row.type == GATE_TYPE else ("work", "start")
+        advice = f"retry first the works that it waits for: {', '.join(members[:5])}."
+        if not members:
+            advice = f"no work has the ids for which it waits: {', '.join(missed[:5])}; queue a new {what}."
         raise NotRetryable(
-            f"the {what} {row.id} still cannot {verb}; "
-            f"retry first the works that it waits for: {', '.join(members[:5])}.",
+            f"the {what} {row.id} still cannot {verb}; {advice}",
             id=row.id,
             members=members,
             code="retry-the-members-first",

@@ -142,6 +142,17 @@ def test_a_blocker_that_ends_without_success_kills_and_a_retry_revives(end):
     assert [each.result() for each in waiting] == [["mended"], [["mended"]], ["mended"]]
 
 
+def test_a_work_whose_blockers_are_gone_is_not_to_be_retried_after_them():
+    blocker = enqueue(add(a=1, b=1))
+    handle = enqueue(gather(), blockers=[blocker])
+    cancel(blocker.id)
+    Work.objects.filter(id=blocker.id).delete()
+    with pytest.raises(NotRetryable, match=r"no work has the ids .+; queue a new work") as refusal:
+        retry(handle.id)
+    assert refusal.value.members == ()
+    assert blocker.id in str(refusal.value)
+
+
 def test_a_blocked_work_can_be_cancelled_and_completed_and_one_that_died_later_is_retried(blocker):
     cancelled, completed = (enqueue(gather(), blockers=[blocker]) for _ in range(2))
     failing = enqueue(fail(), blockers=[blocker], retry=ONCE)
