@@ -60,8 +60,7 @@ def put_off_all(load: Load, error: BaseException) -> list[Ended]:
 class TendedThreads(ThreadPoolExecutor):
     """Threads for calls of async handlers that do not run in the thread of a work.
 
-    They outlast the work, so each call leaves their connections as the next one expects them. A connection
-    that broke would fail for as long as the worker runs.
+    They outlast the work, and nothing tells them when they end, so each call closes its connections.
     """
 
     def submit(self, call: Callable[..., T], /, *args: Any, **more: Any) -> Future[T]:
@@ -73,7 +72,7 @@ class TendedThreads(ThreadPoolExecutor):
             return call()
         finally:
             leave_clean("an async work")
-            tend_connections()
+            tend_connections(connections.close_all)
 
 
 #: Seconds between two beats of the event loop.

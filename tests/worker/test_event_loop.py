@@ -7,7 +7,7 @@ from contextvars import ContextVar
 
 import pytest
 from asgiref.sync import sync_to_async
-from django.db import connection, transaction
+from django.db import connection, connections, transaction
 from django.utils.translation import activate, get_language
 
 from django_ayework import Retry, enqueue, work
@@ -121,6 +121,23 @@ def test_a_connection_that_broke_in_another_thread_of_the_loop_fails_one_call_al
         eventually(lambda: broken.state().ended_at)
         assert broken.state().status == "dead"
         assert enqueue(counts_elsewhere(breaks=False)).result(timeout=10) == 2
+
+
+def test_a_connection_that_another_thread_of_the_loop_has_opened_ends_with_the_call(stage, monkeypatch):
+    monkeypatch.setitem(connections.settings["default"], "CONN_MAX_AGE", None)
+    opened = []
+
+    @work(name="worker.connects_elsewhere")
+    async def connects() -> None:
+        def connect() -> None:
+            opened.append(connections["default"])
+            connection.ensure_connection()
+
+        await asyncio.to_thread(connect)
+
+    with running_worker(concurrency=1):
+        all_end([enqueue(connects())])
+    eventually(lambda: opened[0].connection is None)
 
 
 @pytest.mark.vendors("postgresql")
