@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from django.contrib import messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.db import Error
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
@@ -27,6 +27,8 @@ from django_ayework.models import Work
 from django_ayework.store.database import chunked, in_transaction
 from django_ayework.store.deletion import steps_among
 
+Row = TypeVar("Row", bound=Model)
+
 #: Works that one press of a button acts on: the browser waits.
 AT_ONCE = 500
 #: Refusals, and new works, that are shown one by one.
@@ -36,6 +38,11 @@ SHOWN = 100
 
 WAITS_AGAIN = ngettext_lazy(
     "%(count)d work waits again for others.", "%(count)d works wait again for others.", "count"
+)
+NOT_LISTED = ngettext_lazy(
+    "%(count)d of the selected works is no longer in this list; nothing was done with it.",
+    "%(count)d of the selected works are no longer in this list; nothing was done with them.",
+    "count",
 )
 MORE_REFUSED = ngettext_lazy("%(count)d more was refused.", "%(count)d more were refused.", "count")
 
@@ -153,18 +160,27 @@ def show_new(request: HttpRequest, links: Links, report: ActReport) -> None:
 
 def act_on_first(
     action: ObjectAction, model_admin: Any, request: HttpRequest, chosen: QuerySet[Work]
-) -> None:
-    """Act on the first works of a selection; show a message if there are more."""
+) -> list[Work]:
+    """Act on the first works of a selection, and return them; show a message if there are more."""
     note = _("These were the first %(count)d of the selection; repeat the action for the others.")
-    carry_out(action, model_admin, request, first_of(chosen, request, note), {})
+    works = first_of(chosen, request, note)
+    carry_out(action, model_admin, request, works, {})
+    return works
 
 
-def first_of(chosen: QuerySet[Work], request: HttpRequest, note: str) -> list[Work]:
-    """Return the first works of a selection; show a note if there are more."""
-    works = list(chosen[: AT_ONCE + 1])
-    if len(works) > AT_ONCE:
+def first_of(chosen: QuerySet[Row], request: HttpRequest, note: str) -> list[Row]:
+    """Return the first rows of a selection; show a note if there are more."""
+    found = list(chosen[: AT_ONCE + 1])
+    if len(found) > AT_ONCE:
         messages.warning(request, note % {"count": AT_ONCE})
-    return works[:AT_ONCE]
+    return found[:AT_ONCE]
+
+
+def show_unlisted(request: HttpRequest, found: Sequence[Work]) -> None:
+    """Show how many of the ticked works have left the list, as others may have acted on them."""
+    if request.POST.get("select_across", "0") == "0" and len(found) < AT_ONCE:
+        ticked = set(request.POST.getlist(ACTION_CHECKBOX_NAME))
+        show(request, messages.WARNING, NOT_LISTED, len(ticked) - len(found))
 
 
 # Asking before an act
@@ -243,11 +259,12 @@ def selection_of(action: ObjectAction) -> Selected:
 
     def selected(model_admin: Any, request: HttpRequest, chosen: QuerySet[Work]) -> HttpResponse | None:
         if not action.asks:
-            act_on_first(action, model_admin, request, chosen)
+            show_unlisted(request, act_on_first(action, model_admin, request, chosen))
             return None
         note = _("These are the first %(count)d of the selection; repeat the action for the others.")
         hidden = {"action": f"{action.name}_selected"}
         works = first_of(chosen, request, note)
+        show_unlisted(request, works)
         return ask(action, model_admin, request, works, hidden, request.get_full_path())
 
     selected.__name__ = selected.__qualname__ = f"{action.name}_selected"

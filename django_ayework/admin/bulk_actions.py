@@ -225,8 +225,7 @@ class BulkActionAdmin(ButtonsAdmin, LiveAdmin):
 
     def press(self, button: LoggedButton, request: HttpRequest, obj: BulkAction) -> None:
         """Stop a bulk action after its present page, or let it go on, and log it."""
-        state = {"state": pages.choice_label(obj, "status")}
-        sentence = button.logged % state
+        sentence = button.logged % {"state": pages.choice_label(obj, "status")}
         with atomic():
             is_done = (bulk_actions.stop if button is STOP else bulk_actions.resume)(obj.pk)
             if is_done:
@@ -234,6 +233,8 @@ class BulkActionAdmin(ButtonsAdmin, LiveAdmin):
         if is_done:
             messages.success(request, sentence)
         else:
+            row = self.get_object(request, obj.pk) or obj  # its last page or another user may have ended it
+            state = {"state": pages.choice_label(row, "status")}
             messages.warning(request, _("It is %(state)s now.") % state)
 
 

@@ -8,12 +8,15 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
 from django.db import Error
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.urls import URLPattern
+from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
 from django_ayework.admin import lists
+from django_ayework.admin.pages import printable
 from django_ayework.admin.refusals import OF_ONE, refused, show_refusal
 from django_ayework.errors import AyeworkError
 from django_ayework.store.database import in_own_transaction, in_transaction
@@ -75,12 +78,22 @@ class ButtonsAdmin(lists.PageAdmin):
         """Act on a row that the user may see and act on; then show its page."""
         if request.method != "POST":
             return self.not_pressed(request)
-        obj = self.row_for(request, object_id, partial(self.may_press, button, request))
+        try:
+            obj = self.row_for(request, object_id, partial(self.may_press, button, request))
+        except Http404:
+            return self.not_there(request, unquote(object_id))
         back = self.address_after(request, obj)
         try:
             return self.press(button, request, obj) or HttpResponseRedirect(back)
         except Error as error:
             return refused(request, error, back)
+
+    def not_there(self, request: HttpRequest, id: str) -> HttpResponse:
+        """Return the page for the button of a row that others have deleted, or removed from the list."""
+        sentence = _("%(kind)s %(id)s: it is no longer in this list, so nothing was done.")
+        values = {"kind": capfirst(self.opts.verbose_name), "id": printable(id)}
+        context = {"title": _("Nothing was done"), "sentence": sentence % values}
+        return self.framed(request, "refused.html", context, 404)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +127,17 @@ class LoggedButtonsAdmin(ButtonsAdmin):
         """Return the state of a row."""
         raise NotImplementedError
 
-    def carry_out(self, name: str, obj: Any) -> None:
-        """Carry out the command of the button with this name. May raise AyeworkError."""
+    def carry_out(self, name: str, obj: Any) -> bool:
+        """Carry out the command of the button with this name; return whether that changed anything.
+
+        May raise AyeworkError.
+        """
         raise NotImplementedError
 
     def press(self, button: LoggedButton, request: HttpRequest, obj: Any) -> None:
         """Carry out a command for the user of a request; show and log it."""
         if not self.offers(button, obj):
-            messages.warning(request, _("%(object)s: there was nothing to do.") % {"object": obj})
+            show_idle(request, obj)
         elif self.pressed(button, request, [obj]):
             messages.success(request, button.said % {"name": getattr(obj, "name", "") or obj})
 
@@ -136,7 +152,7 @@ class LoggedButtonsAdmin(ButtonsAdmin):
                 continue
             logged = button.logged % {"state": self.state_in_words(obj)}
             try:
-                in_own_transaction(partial(self.carry_out_logged, button, request, obj, logged))
+                is_done = in_own_transaction(self.carry_out_logged, button, request, obj, logged)
             except AyeworkError as refusal:
                 messages.error(request, str(refusal))
             except Error as error:
@@ -145,13 +161,22 @@ class LoggedButtonsAdmin(ButtonsAdmin):
                 show_refusal(request, error, OF_ONE, object=obj)
                 break
             else:
-                done += 1
+                done += is_done
+                if not is_done:
+                    show_idle(request, obj)
         return done
 
-    def carry_out_logged(self, button: LoggedButton, request: HttpRequest, obj: Any, sentence: str) -> None:
+    def carry_out_logged(self, button: LoggedButton, request: HttpRequest, obj: Any, sentence: str) -> bool:
         """Carry out the command of a button, and write a sentence into the log: both, or neither."""
-        self.carry_out(button.name, obj)
-        self.log_change(request, obj, sentence)
+        is_done = self.carry_out(button.name, obj)
+        if is_done:
+            self.log_change(request, obj, sentence)
+        return is_done
+
+
+def show_idle(request: HttpRequest, obj: Any) -> None:
+    """Show that a row was as the command would leave it, or was gone."""
+    messages.warning(request, _("%(object)s: there was nothing to do.") % {"object": obj})
 
 
 def selection_of(button: LoggedButton) -> Callable[..., None]:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from django.contrib import admin
+from django.contrib.admin.actions import delete_selected
 from django.contrib.auth.models import AbstractBaseUser
 from django.db.models import Model, Q, QuerySet
 from django.db.models.functions import Left
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponseBase
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_ayework.admin import lists, pages
+from django_ayework.admin.action_execution import first_of
 from django_ayework.admin.pages import Fact, Page, Section
 from django_ayework.models import StoreEntry
 from django_ayework.rules.codec import RichJSON
-from django_ayework.store.database import clock, rows
+from django_ayework.store.database import atomic, clock, rows
 
 #: The meaning of keys, by their beginning.
 KINDS: dict[str, Any] = {
@@ -82,6 +84,7 @@ class StoreEntryAdmin(lists.PageAdmin):
     deferred = ("value",)
     list_display: Any = (key, value, expires)
     ordering: ClassVar[Any] = ("key",)
+    actions: Any = ("delete_selected",)
     search_fields = ("key",)  # see get_search_results()
     search_help_text = gettext_lazy("A key, or its beginning.")
 
@@ -122,6 +125,16 @@ class StoreEntryAdmin(lists.PageAdmin):
     def delete_model(self, request: HttpRequest, obj: StoreEntry) -> None:
         """Delete an entry where the queue is."""
         rows(StoreEntry).filter(key=obj.pk).delete()
+
+    @admin.action(permissions=["delete"], description=delete_selected.short_description)  # type: ignore[attr-defined]
+    def delete_selected(self, request: HttpRequest, chosen: QuerySet[StoreEntry]) -> HttpResponseBase | None:
+        """Delete the first of the ticked entries, and log that, both or neither; ask first."""
+        note = _("These are the first %(count)d of the selection; repeat the action for the others.")
+        found = chosen.filter(pk__in=[entry.pk for entry in first_of(chosen.only("key"), request, note)])
+        if "post" not in request.POST:
+            return delete_selected(self, request, found)
+        with atomic():
+            return delete_selected(self, request, found.select_for_update())
 
     def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
         """Write who deleted what into the log, with the beginning of each value."""

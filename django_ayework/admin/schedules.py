@@ -345,12 +345,12 @@ class ScheduleAdmin(LoggedButtonsAdmin):
         """Return the state of a schedule."""
         return STATES[state_of(obj)][1]
 
-    def carry_out(self, name: str, obj: Schedule) -> None:
-        """Run, pause or resume a schedule."""
-        if name == "run":
-            run_for_people(obj)
-        else:
-            set_paused(obj.pk, name == "pause")
+    def carry_out(self, name: str, obj: Schedule) -> bool:
+        """Run, pause or resume a schedule; return whether that changed anything."""
+        if name != "run":
+            return set_paused(obj.pk, name == "pause")
+        run_for_people(obj)
+        return True
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """The change permission allows looking, too."""

@@ -243,6 +243,7 @@ class WorkerProcessAdmin(LoggedButtonsAdmin, lists.LiveAdmin):
         """Return the state of a worker."""
         return STATES[state_of(obj)][1]
 
-    def carry_out(self, name: str, obj: WorkerProcess) -> None:
+    def carry_out(self, name: str, obj: WorkerProcess) -> bool:
         """Write the command."""
         command_worker(obj.pk, cast("Command", name))
+        return True

@@ -192,3 +192,13 @@ def test_an_error_of_a_page_that_only_reads_is_raised(operator):
 
     with connection.execute_wrapper(refuse), pytest.raises(OperationalError, match="away"):
         operator.get(address("work_changelist"))
+
+
+@each_database
+def test_entries_whose_deletion_is_refused_are_not_logged_as_deleted(operator):
+    entry = StoreEntryFactory()
+    deleted = {"action": "delete_selected", "_selected_action": [entry.pk], "post": "yes"}
+    with refusing("no room", "DELETE", StoreEntry._meta.db_table):
+        said = told(operator.post(address("storeentry_changelist"), deleted))
+    assert said == ["Nothing was changed, as the database has refused it: no room."]
+    assert (StoreEntry.objects.count(), logged()) == (1, [])
