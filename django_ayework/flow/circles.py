@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from django_ayework.define.requests import GATE_TYPE, GateRequest, WorkRequest
@@ -17,19 +17,16 @@ from django_ayework.store.rows import statuses_of
 NAMED = 10
 
 
-def require_no_circle(new_works: Sequence[NewWork]) -> Collection[str]:
+def require_no_circle(new_works: Sequence[NewWork]) -> None:
     """Raise InvalidInstruction for new works and gates that wait for one another, or for themselves.
 
-    Works that exist already do not wait for the gates that would queue them. Return those if they break a
-    circle.
+    Works that exist already do not wait for the gates that would queue them.
     """
     needs = needs_of(new_works) if any(each.gate or each.blockers for each in new_works) else {}
-    if not circle(needs):
-        return ()
-    existing = statuses_of(needs)
-    if found := circle({id: each for id, each in needs.items() if id not in existing}):
-        raise circular(new_works, found)
-    return existing
+    if circle(needs):
+        existing = statuses_of(needs)
+        if found := circle({id: each for id, each in needs.items() if id not in existing}):
+            raise circular(new_works, found)
 
 
 def needs_of(new_works: Sequence[NewWork]) -> dict[str, list[Need]]:

@@ -245,7 +245,8 @@ class UnitOfWork:
         one another, unless a gate has ``released`` the works.
         """
         new_works, watches = blocked(one_per_id(new_works, released), self.continuing, released, succeeded)
-        existing = () if released else require_no_circle(new_works)
+        if not released:
+            require_no_circle(new_works)
         taken = insert_works([new_work.row for new_work in new_works])
         if taken:
             leave_existing([new_work.row for new_work in new_works if new_work.row.id in taken], released)
@@ -254,7 +255,7 @@ class UnitOfWork:
             if group_id is not None:
                 self.groups.count(group_id, open=members, total=members)
         self.effects.queued([new_work.row for new_work in new_works])
-        self.insert_waiters(new_works, watches, taken.union(existing))
+        self.insert_waiters(new_works, watches)
         return taken
 
     def insert_outputs(self) -> None:
@@ -263,21 +264,20 @@ class UnitOfWork:
             new_works, self.outputs = self.outputs, []
             self.insert(place_units(self.effects, new_works).fresh)
 
-    def insert_waiters(
-        self, new_works: Sequence[NewWork], watches: Watches, existing: Collection[str]
-    ) -> None:
+    def insert_waiters(self, new_works: Sequence[NewWork], watches: Watches) -> None:
         """Insert the waiters of new gates and of new works with blockers.
 
-        Works that are new here, and those that a new gate would release, cannot be settled by another
-        transaction before this one commits, unless they are among the ``existing`` works. Any other that has
-        not succeeded may be settled right now by a transaction that cannot see the new edges, so its waiter
-        is rechecked after the commit. A gate whose condition is met already, or never will be, is decided
-        with this transaction.
+        Works that are new here, and those that a new gate would release and that do not exist, cannot be
+        settled by another transaction before this one commits. Any other that has not succeeded may be
+        settled right now by a transaction that cannot see the new edges, so its waiter is rechecked after the
+        commit. A gate whose condition is met already, or never will be, is decided with this transaction.
         """
         gates = [new_work.gate for new_work in new_works if new_work.gate is not None]
         if not gates and not watches:
             return
-        private = {new_work.row.id for new_work in new_works}.union(release_ids(gates)).difference(existing)
+        private = {new_work.row.id for new_work in new_works}
+        released = {id for gate in gates for id in gate.watched}.intersection(release_ids(gates)) - private
+        private |= released - statuses_of(released).keys()
         watched = watched_by_gates(gates, private)
         watched.update(
             (new_work.row.id, watches[new_work.row.id]) for new_work in new_works if new_work.blockers

@@ -98,6 +98,23 @@ def test_gates_that_may_open_are_no_circle():
     assert sorted(labels()) == ["c", "one", "three", "two"]
 
 
+def test_a_gate_opens_that_watches_a_work_that_has_ended_and_that_another_gate_would_queue():
+    enqueue(A)
+    drain()
+    [watching, queueing] = enqueue_many(gates(([A], [B]), ([C], [A])))
+    drain()
+    assert (labels(), standing(queueing)[0]) == (["a", "b"], "blocked")
+    assert standing(watching)[0] == "success"
+
+
+def test_a_nested_gate_opens_that_watches_a_work_that_was_queued_before_and_that_it_would_queue():
+    enqueue_many([A, *gates(([B], gates(([A], [A, C]))))])
+    drain()
+    enqueue(B)
+    drain()
+    assert labels() == ["a", "b", "c"]
+
+
 def test_ten_thousand_gates_are_looked_through_in_any_order():
     many = [step(label=str(number)) for number in range(10_001)]
     chain = gates(*(([many[n]], [many[n + 1]]) for n in range(10_000)))

@@ -4,7 +4,16 @@ from datetime import timedelta
 
 import pytest
 
-from django_ayework import Count, NotRetryable, dependency, enqueue, enqueue_many, retry
+from django_ayework import (
+    Count,
+    NotRetryable,
+    complete,
+    completing,
+    dependency,
+    enqueue,
+    enqueue_many,
+    retry,
+)
 from django_ayework.define.requests import new_id
 from django_ayework.flow import maintenance
 from django_ayework.models import Attempt, Group, Work
@@ -194,4 +203,32 @@ def test_works_whose_last_blockers_are_settled_at_once_are_unblocked(number):
         return each(lambda group: succeed(*(rows[member.id] for member in group[half])), members)
 
     race(ROUNDS, settle(slice(number // 2)), settle(slice(number // 2, None)))
+    assert statuses(waiting) == {"pending": ROUNDS}
+
+
+def go_on(chain):
+    """Add a step to a chain, and let it succeed."""
+    with completing(chain) as ctx:
+        ctx.continue_with(step())
+    complete(chain)
+
+
+def start_over(chain):
+    """Retry the only step of a chain, and let it succeed."""
+    retry(chain)
+    complete(chain)
+
+
+@pytest.mark.parametrize(("dies", "act"), [(False, complete), (False, go_on), (True, start_over)])
+def test_a_work_queued_behind_a_chain_while_that_ends_goes_on_or_starts_over_is_unblocked(dies, act):
+    chains = ids(enqueue_many(steps(ROUNDS)))
+    if dies:
+        kill(*claim_all().values())
+    waiting = steps(ROUNDS)
+    numbers = range(ROUNDS)
+    race(
+        ROUNDS,
+        each(act, chains),
+        each(lambda number: enqueue(waiting[number], blockers=[chains[number]]), numbers),
+    )
     assert statuses(waiting) == {"pending": ROUNDS}
