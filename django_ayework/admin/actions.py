@@ -46,7 +46,11 @@ FORBIDDEN_IN_PART = gettext_lazy(
     "expected you to be allowed to see and delete all works of the chain of %(id)s (%(type)s), and you are "
     "not allowed to for %(count)d of them; ask somebody who is."
 )
-HAD_ENDED = ngettext_lazy("%(count)d work had ended already.", "%(count)d works had ended already.", "count")
+HAD_ENDED = ngettext_lazy(
+    "%(count)d work had ended or was gone already.",
+    "%(count)d works had ended or were gone already.",
+    "count",
+)
 WERE_GONE = ngettext_lazy("%(count)d work was gone already.", "%(count)d works were gone already.", "count")
 
 

@@ -26,7 +26,11 @@ from django_ayework.rules.states import Status, is_terminal
 from django_ayework.store.database import rows
 from django_ayework.store.rows import with_status
 
-HAD_ENDED = ngettext_lazy("%(count)d gate had ended already.", "%(count)d gates had ended already.", "count")
+HAD_ENDED = ngettext_lazy(
+    "%(count)d gate had ended or was gone already.",
+    "%(count)d gates had ended or were gone already.",
+    "count",
+)
 OPEN = ObjectAction(
     name="open",
     label=gettext_lazy("Open now"),

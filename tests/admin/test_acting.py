@@ -98,7 +98,7 @@ def test_refusals_are_listed_in_short_and_undo_nothing(operator):
     assert messages[-1] == "5 more were refused."
     ended = WorkFactory(status="success")
     messages = told(select(operator, "cancel", [ended.id, dead.id]))
-    assert messages[-2:] == ["1 work was cancelled.", "1 work had ended already."]
+    assert messages[-2:] == ["1 work was cancelled.", "1 work had ended or was gone already."]
 
 
 @each_database

@@ -6,8 +6,10 @@ from django.contrib.admin.models import LogEntry
 from django_ayework import cancel, retry
 from django_ayework.admin import action_execution, schedules
 from django_ayework.admin import bulk_actions as bulk_admin
+from django_ayework.flow import acts
 from django_ayework.flow.bulk_actions import start_bulk_action
 from django_ayework.flow.schedules import delete_by_hand, set_paused
+from django_ayework.flow.termination import cancel_works, delete_chains
 from django_ayework.models import BulkAction, Schedule, StoreEntry, Work
 from django_ayework.testing.factories import (
     DeadLetterFactory,
@@ -62,6 +64,21 @@ def test_the_button_of_a_row_that_has_left_the_list_shows_a_page_that_says_so(op
     response = operator.post(address(button, id))
     assert response.status_code == 404
     assert f"{id}: it is no longer in this list, so nothing was done." in response.content.decode()
+    assert logged() == []
+
+
+def test_works_that_another_deletes_before_they_can_be_cancelled_are_not_said_to_have_ended(
+    operator, monkeypatch
+):
+    work = WorkFactory()
+
+    def cancel_late(ids):
+        delete_chains(ids)  # while this request waits for the locks
+        return cancel_works(ids)
+
+    monkeypatch.setattr(acts, "cancel_works", cancel_late)
+    said = told(select(operator, address("work_changelist"), "cancel", [work.id]))
+    assert said == ["1 work had ended or was gone already."]
     assert logged() == []
 
 
