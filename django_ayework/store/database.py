@@ -292,7 +292,9 @@ def is_refused_data(error: Error) -> bool:
 
 def code_of(error: Error) -> object:
     """Return what the database calls an error: a text or a number, by vendor."""
-    return getattr(error.__cause__, "sqlstate", None) or (error.args[0] if error.args else None)
+    cause = error.__cause__
+    state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)  # of psycopg 3, of psycopg2
+    return state or (error.args[0] if error.args else None)
 
 
 def chunked(items: Sequence[T], size: int = CHUNK) -> list[Sequence[T]]:

@@ -195,9 +195,11 @@ def executed_on_postgresql(database: Any, sql: str, params: Sequence[Any], needs
 def is_taken_id(error: IntegrityError) -> bool:
     """Tell whether MySQL refused a row for its id, and for nothing else.
 
-    It names the key at the end of the message: ``PRIMARY``, and MySQL 8 the table before it.
+    The last quoted part of the message names the key: ``PRIMARY``, and MySQL 8 the table before it. What
+    follows depends on the language of the server's messages (``lc_messages``).
     """
-    return code_of(error) == DUPLICATE_ENTRY and str(error.args[-1]).endswith(("'PRIMARY'", ".PRIMARY'"))
+    named, _, _ = str(error.args[-1]).rpartition("'")
+    return code_of(error) == DUPLICATE_ENTRY and named.endswith(("'PRIMARY", ".PRIMARY"))
 
 
 # COPY, in the text format: every value is as the server itself would write it, so nothing depends on a

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from django.db import DatabaseError, DataError, IntegrityError, connection, transaction
+from django.db import DatabaseError, DataError, IntegrityError, OperationalError, connection, transaction
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +11,7 @@ from django_ayework.models import Work
 from django_ayework.rules.states import Status
 from django_ayework.store import insert as inserts
 from django_ayework.store import transitions
-from django_ayework.store.database import atomic, clock, fetch
+from django_ayework.store.database import atomic, clock, code_of, fetch
 from django_ayework.store.dialects import array_text
 from django_ayework.store.insert import PIECE, copy, insert_one, insert_together, insert_works
 from django_ayework.store.many_rows import Update, update_of, update_rows
@@ -186,6 +186,27 @@ def test_ids_that_are_taken_are_returned_and_the_others_inserted(count):
     assert not Work.objects.filter(input="second").exists()
     assert Work.objects.get(id="w0").input == "first"
     assert Order.objects.count() == 1
+
+
+def test_the_code_of_an_error_is_known_with_psycopg2():
+    refused = OperationalError("canceling statement due to lock timeout")
+    refused.__cause__ = type("LockNotAvailable", (Exception,), {"pgcode": "55P03"})()
+    assert code_of(refused) == "55P03"
+
+
+@pytest.mark.vendors("mysql")
+@pytest.mark.parametrize("language", ["cs_CZ", "de_DE", "ja_JP", "ru_RU"])
+def test_an_id_that_is_taken_is_found_in_every_language_of_the_server(language):
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT @@lc_messages")
+        [before] = cursor.fetchone()
+        cursor.execute("SET SESSION lc_messages = %s", [language])
+        try:
+            assert insert_works([row("it's")]) == set()
+            assert insert_works([row("it's")]) == {"it's"}
+            assert insert_works([row("it's"), row("other")]) == {"it's"}
+        finally:
+            cursor.execute("SET SESSION lc_messages = %s", [before])
 
 
 def test_a_violated_constraint_is_an_error_and_not_a_taken_id(way):
