@@ -36,6 +36,7 @@ from django_ayework.documentation import with_entry
 from django_ayework.errors import did_you_mean
 from django_ayework.flow.startup_checks import unloaded_modules, wrong_isolation
 from django_ayework.rules.signatures import misfit
+from django_ayework.store.sessions import narrow_charset
 
 Check: TypeAlias = Callable[..., Iterable[CheckMessage]]
 
@@ -316,7 +317,7 @@ def changes_clocks(zone: tzinfo | None) -> bool:
 def check_database(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> Iterator[CheckMessage]:
-    """E006: the database is too old. E007: isolation. W001, W002: SQLite without IMMEDIATE or WAL."""
+    """E006: too old. E007: isolation. W001, W002: SQLite without IMMEDIATE or WAL. W011: character set."""
     settings = usable_settings()
     if settings is None or settings.database not in {*(databases or ())}.intersection(connections.settings):
         return
@@ -333,6 +334,13 @@ def check_database(
             f"The database {alias!r} is too old: it does not know SKIP LOCKED.",
             hint="Use PostgreSQL, MariaDB 10.6 or newer, or MySQL 8.0.1 or newer.",
             id="ayework.E006",
+        )
+    if (charset := narrow_charset(connection)) is not None:
+        yield Warning(
+            f"Connections to the database {alias!r} use the character set {charset}: inputs, results and "
+            "errors with other characters are refused.",
+            hint='Set DATABASES[...]["OPTIONS"]["charset"] = "utf8mb4".',
+            id="ayework.W011",
         )
 
 
@@ -355,7 +363,7 @@ def check_sqlite(connection: Any) -> Iterator[CheckMessage]:
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA journal_mode")
         [journal_mode] = cursor.fetchone()
-    if journal_mode not in ("wal", "memory"):
+    if journal_mode != "wal" and not connection.is_in_memory_db():
         yield Warning(
             "SQLite is not in WAL mode, so readers and the writer block each other.",
             hint='Set DATABASES[...]["OPTIONS"]["init_command"] = "PRAGMA journal_mode=WAL;".',

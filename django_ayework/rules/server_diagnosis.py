@@ -19,6 +19,8 @@ MUCH_LOG = 2**30
 MUCH_WAL = 64 * 2**20
 #: Undo records that InnoDB has not purged.
 LONG_HISTORY, VERY_LONG_HISTORY = 100_000, 1_000_000
+#: From this number of rows on, MySQL's ``sql_select_limit`` limits nothing. MariaDB and MySQL have 2⁶⁴ - 1.
+UNLIMITED_ROWS = 2**62
 #: Milliseconds for which SQLite should wait for its write lock.
 SHORT_BUSY = 5000
 #: File systems on which SQLite's locks and WAL are not reliable.
@@ -198,12 +200,14 @@ def of_limits(found: SessionLimits) -> Diagnosis:
 
 
 class MySQLSettings(NamedTuple):
-    """The buffer pool and our tables in bytes; the SQL mode; the character set of the connection."""
+    """The buffer pool and our tables in bytes; the SQL mode; the character set; what limits statements."""
 
     buffer_pool: int
     tables: int
     sql_mode: str
     charset: str
+    safe_updates: bool = False
+    select_limit: int = UNLIMITED_ROWS
 
 
 def of_mysql_settings(found: MySQLSettings) -> Diagnosis:
@@ -211,18 +215,27 @@ def of_mysql_settings(found: MySQLSettings) -> Diagnosis:
     is_strict = "STRICT_" in found.sql_mode
     is_small = found.buffer_pool < found.tables
     is_wide = found.charset == "utf8mb4"
+    is_limited = found.safe_updates or found.select_limit < UNLIMITED_ROWS
     text = (
         f"The buffer pool has {megabytes(found.buffer_pool)} for {megabytes(found.tables)} of the queue's "
         f"tables; the SQL mode is {'strict' if is_strict else 'not strict'}; the connection's character set "
         f"is {found.charset}."
     )
+    if is_limited:
+        text += " sql_safe_updates or sql_select_limit is set."
     remedies = (
         ("Raise innodb_buffer_pool_size.", is_small),
         ("Add STRICT_TRANS_TABLES to sql_mode: values that do not fit are cut otherwise.", not is_strict),
-        ("Set OPTIONS['charset'] = 'utf8mb4'.", not is_wide),
+        ("Set OPTIONS['charset'] = 'utf8mb4': other texts are refused.", not is_wide),
+        (
+            "Reset sql_safe_updates and sql_select_limit where they are set: the one refuses statements, the "
+            "other cuts what is read.",
+            is_limited,
+        ),
     )
     remedy = " ".join(text for text, is_needed in remedies if is_needed)
-    return judged("server_settings", text, remedy, warns=is_small or not is_wide, fails=not is_strict)
+    fails = is_limited or not is_strict or not is_wide
+    return judged("server_settings", text, remedy, warns=is_small, fails=fails)
 
 
 class SQLiteSettings(NamedTuple):
@@ -231,12 +244,13 @@ class SQLiteSettings(NamedTuple):
     journal_mode: str
     busy_timeout: int
     file_system: str
+    is_in_memory: bool = False
 
 
 def of_sqlite_settings(found: SQLiteSettings) -> Diagnosis:
     """Judge how SQLite is set up, and where its file is."""
     is_remote = found.file_system.startswith(REMOTE)
-    is_wal = found.journal_mode in ("wal", "memory")
+    is_wal = found.is_in_memory or found.journal_mode == "wal"
     is_hasty = found.busy_timeout < SHORT_BUSY
     text = (
         f"The journal mode is {found.journal_mode}, the busy timeout {duration(found.busy_timeout / 1000)}, "

@@ -76,6 +76,8 @@ class Dialect:
     #: Reads a name, then the isolation levels of transactions, and of statements outside of them if those
     #: have one of their own. None: there is only one.
     isolation_levels: ClassVar[str | None] = None
+    #: Reads the character set of a connection. None: it has every character.
+    charset: ClassVar[str | None] = None
     #: Shortens the lock waits of one transaction. None: only those of a session can be shortened.
     shorten_here: ClassVar[str | None] = None
     #: Settings by which statements read indexes in order, and stop early. Empty: they do so anyway.
@@ -251,13 +253,20 @@ class MySQL(Dialect):
     sum_of = "{column} = {column} + VALUES({column})"
     now = "SELECT UTC_TIMESTAMP(6)"
     most_connections = "SELECT @@max_connections"
+    charset = "SELECT @@character_set_client"
     #: MariaDB and MySQL have different names for theirs.
     isolation_levels = "SHOW VARIABLES WHERE Variable_name IN ('tx_isolation', 'transaction_isolation')"
     collision_codes = frozenset({1213})  # deadlock
     lock_codes = frozenset({1205, 3572})  # lock wait timeout, NOWAIT
     timeout_codes = frozenset({1969, 3024})  # MariaDB's statement timeout, MySQL's query timeout
-    #: A packet too large, a value out of range, wrong for its column or its character set, or too long.
-    DATA_CODES = frozenset({1153, 1264, 1292, 1301, 1366, 1406})
+    #: A packet too large, a value out of range, wrong for its column or its character set, or too long. A
+    #: text that the character set of the connection cannot carry makes JSON that cannot be read: MariaDB's
+    #: four errors, and MySQL's two.
+    DATA_CODES = frozenset({1153, 1264, 1292, 1301, 1366, 1406, 4035, 4036, 4037, 4038, 3140, 3141})
+
+    #: An UPDATE that is joined with values has no key for these, which "safe updates" refuse. A limit of rows
+    #: would cut what is read, and no error says so.
+    UNLIMITED = "sql_safe_updates = 0, sql_select_limit = 18446744073709551615"
 
     #: The column types of values in JSON. Texts are wide, as a longer value would become NULL unnoticed.
     JSON_TYPES: ClassVar[dict[str, str]] = {
@@ -287,8 +296,11 @@ class MySQL(Dialect):
         lock_wait = ", innodb_lock_wait_timeout = 1" if bounds.lock else ""
         statement = bounds.statement or 0.0
         if not connection.mysql_is_mariadb:
-            return f"SET SESSION max_execution_time = %s{lock_wait}", [round(statement * 1000)]
-        sql = f"SET SESSION max_statement_time = %s, idle_transaction_timeout = %s{lock_wait}"
+            sql = f"SET SESSION {self.UNLIMITED}, max_execution_time = %s{lock_wait}"
+            return sql, [round(statement * 1000)]
+        sql = (
+            f"SET SESSION {self.UNLIMITED}, max_statement_time = %s, idle_transaction_timeout = %s{lock_wait}"
+        )
         return sql, [statement, max(1, round(statement)) if statement else 0]
 
     def shorten_session(self, run: Callable[[str], object]) -> str:

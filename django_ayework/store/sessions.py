@@ -173,6 +173,17 @@ def isolation_levels(database: BaseDatabaseWrapper) -> list[str]:
     return [str(level).lower().replace("-", " ") for level in levels]
 
 
+def narrow_charset(database: BaseDatabaseWrapper) -> str | None:
+    """Return the character set of a connection that does not carry every character; None for others."""
+    statement = dialect_of(database.settings_dict["ENGINE"]).charset
+    if statement is None:
+        return None
+    with database.cursor() as cursor:
+        cursor.execute(statement)
+        [charset] = cursor.fetchone()
+    return None if charset == "utf8mb4" else str(charset)
+
+
 def name_of_server() -> str:
     """Return what the database is, once it has answered."""
     fetch("SELECT 1", ())

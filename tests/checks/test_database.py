@@ -13,7 +13,8 @@ from django_ayework.flow import startup_checks
 class Sqlite:
     vendor = "sqlite"
 
-    def __init__(self, journal_mode="wal", version=(3, 33, 0), **options):
+    def __init__(self, journal_mode="wal", version=(3, 33, 0), in_memory=False, **options):
+        self.is_in_memory_db = lambda: in_memory
         self.fetchone = lambda: (journal_mode,)
         self.Database = SimpleNamespace(sqlite_version_info=version, sqlite_version="3.x")
         self.settings_dict = {"OPTIONS": options}
@@ -30,9 +31,11 @@ class Sqlite:
         assert statement == "PRAGMA journal_mode"
 
 
-def server(vendor, skip_locked=True, isolation="read committed"):
+def server(vendor, skip_locked=True, isolation="read committed", charset=None):
     features = SimpleNamespace(has_select_for_update_skip_locked=skip_locked)
-    return SimpleNamespace(alias="queue", vendor=vendor, features=features, isolation=isolation)
+    return SimpleNamespace(
+        alias="queue", vendor=vendor, features=features, isolation=isolation, charset=charset
+    )
 
 
 class Connections(dict):
@@ -48,6 +51,7 @@ def found(monkeypatch):
     def check(connection, databases=("default",)):
         monkeypatch.setattr(checks, "connections", Connections(default=connection))
         monkeypatch.setattr(startup_checks, "isolation_levels", lambda database: [database.isolation])
+        monkeypatch.setattr(checks, "narrow_charset", lambda database: database.charset)
         messages = checks.check_database(None, databases=databases)
         return [message.id.removeprefix("ayework.") for message in messages]
 
@@ -66,6 +70,7 @@ def test_the_suites_own_database_is_fine():
     ({}, set()), ({"skip_locked": False}, {"E006"}),
     *(({"isolation": isolation}, {"E007"}) for isolation in ("repeatable read", "serializable")),
     ({"skip_locked": False, "isolation": "serializable"}, {"E006", "E007"}),
+    ({"charset": "latin1"}, {"W011"}),
 ])  # fmt: skip
 def test_a_server_needs_skip_locked_and_read_committed(found, vendor, features, ids):
     assert set(found(server(vendor, **features))) == ids
@@ -76,8 +81,12 @@ def test_a_server_needs_skip_locked_and_read_committed(found, vendor, features, 
 def test_sqlite_needs_a_write_lock_from_the_start_and_wal(found, mode, journal):
     options = {} if mode is None else {"transaction_mode": mode}
     ids = ["W001"] if (mode or "deferred").lower() == "deferred" else []
-    ids += [] if journal in ("wal", "memory") else ["W002"]
+    ids += [] if journal == "wal" else ["W002"]
     assert found(Sqlite(journal, **options)) == ids
+
+
+def test_sqlite_in_memory_has_no_write_ahead_log(found):
+    assert found(Sqlite("memory", in_memory=True, transaction_mode="IMMEDIATE")) == []
 
 
 @pytest.mark.parametrize(("version", "ids"), [((3, 32, 3), ["E006"]), ((3, 33, 0), [])])

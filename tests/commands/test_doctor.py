@@ -117,6 +117,22 @@ def test_the_oldest_open_transaction_is_named(transactional_db, monkeypatch):
     assert ", user " in found[1]
 
 
+@pytest.mark.vendors("mysql")
+def test_the_age_of_a_transaction_does_not_depend_on_the_time_zone_of_the_session(
+    transactional_db, monkeypatch
+):
+    monkeypatch.setattr(diagnosis.judge_server, "LONG", -1.0)
+    run("SET SESSION time_zone = '+05:00'")
+    try:
+        with transaction_elsewhere(lambda: list(Work.objects.all())):
+            until = time.monotonic() + 10
+            while (found := doctor().of("transactions"))[0] == "ok":
+                assert time.monotonic() < until, found
+    finally:
+        run("SET SESSION time_zone = SYSTEM")
+    assert found[0] == "warning"
+
+
 def test_an_index_that_is_missing_is_named_and_claims_without_it_are_a_problem(transactional_db, monkeypatch):
     monkeypatch.setattr(diagnosis, "LARGE", 0)
     enqueue(add(a=1, b=2))
@@ -219,6 +235,8 @@ WRONG = {
          "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"),
         ("server_settings", "problem", "not strict",
          "SET SESSION sql_mode = ''", "SET SESSION sql_mode = 'STRICT_TRANS_TABLES'"),
+        ("server_settings", "problem", "sql_safe_updates or sql_select_limit is set",
+         "SET SESSION sql_safe_updates = 1", "SET SESSION sql_safe_updates = 0"),
     ],
     "sqlite": [
         ("writes", "problem", "cannot be written: attempt to write a readonly database.",

@@ -8,8 +8,10 @@ from django_ayework.store.database import connection, fetch
 from django_ayework.store.diagnosis import NAMES
 
 HISTORY = "SELECT COUNT FROM information_schema.innodb_metrics WHERE NAME = 'trx_rseg_history_len'"
+#: The moment is in the zone of the server, whatever the zone of the session is.
 OLDEST_TRANSACTION = """
-SELECT TIMESTAMPDIFF(MICROSECOND, t.trx_started, NOW(6)) / 1000000, t.trx_mysql_thread_id,
+SELECT TIMESTAMPDIFF(MICROSECOND, t.trx_started, CONVERT_TZ(UTC_TIMESTAMP(6), '+00:00', 'SYSTEM')) / 1000000,
+       t.trx_mysql_thread_id,
        p.USER, p.HOST, p.COMMAND
 FROM information_schema.innodb_trx AS t
 LEFT JOIN information_schema.processlist AS p ON p.ID = t.trx_mysql_thread_id
@@ -20,7 +22,10 @@ SIZE = f"""
 SELECT COALESCE(SUM(data_length + index_length), 0) FROM information_schema.tables
 WHERE table_schema = DATABASE() AND table_name IN ({", ".join(["%s"] * len(NAMES))})
 """
-SETTINGS = "SELECT @@innodb_buffer_pool_size, @@sql_mode, @@character_set_connection"
+SETTINGS = """
+SELECT @@innodb_buffer_pool_size, @@sql_mode, @@character_set_connection, @@sql_safe_updates,
+       @@sql_select_limit
+"""
 #: MySQL bounds SELECT alone, in milliseconds, and knows no bound of an idle transaction.
 LIMITS_OF_MARIADB = "SELECT @@max_statement_time, @@innodb_lock_wait_timeout, @@idle_transaction_timeout"
 LIMITS_OF_MYSQL = "SELECT @@max_execution_time / 1000, @@innodb_lock_wait_timeout, @@wait_timeout"
@@ -46,8 +51,9 @@ def connections(needed: int) -> Connections:
 
 def settings() -> MySQLSettings:
     """Return settings of the server and of this session, with the size of the engine's tables."""
-    [(pool, mode, charset)] = fetch(SETTINGS, ())
-    return MySQLSettings(int(pool), int(fetch(SIZE, NAMES)[0][0]), str(mode), str(charset))
+    [(pool, mode, charset, is_safe, most)] = fetch(SETTINGS, ())
+    tables = int(fetch(SIZE, NAMES)[0][0])
+    return MySQLSettings(int(pool), tables, str(mode), str(charset), bool(is_safe), int(most))
 
 
 def session_limits() -> SessionLimits:

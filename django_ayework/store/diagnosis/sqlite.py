@@ -20,8 +20,9 @@ ERRORS = 5
 
 def settings() -> SQLiteSettings:
     """Return the settings of this connection, and the type of the file system."""
+    file = database_file()
     return SQLiteSettings(
-        str(pragma("journal_mode")), int(pragma("busy_timeout")), file_system(database_file())
+        str(pragma("journal_mode")), int(pragma("busy_timeout")), file_system(file), is_in_memory=file is None
     )
 
 

@@ -1,0 +1,44 @@
+"""Workers on servers and sessions that are set up otherwise than the suite's."""
+
+from contextlib import contextmanager
+
+import pytest
+from django.db import connection
+
+from django_ayework import Retry, enqueue, enqueue_many, work
+from django_ayework.testing import running_worker
+from tests.processes import PATIENCE, eventually
+from tests.worker.works import quick
+
+pytestmark = [pytest.mark.vendors("mysql"), pytest.mark.usefixtures("transactional_db", "quick_polls")]
+
+
+@work(name="worker.returns_emoji", retry=Retry(attempts=1))
+def returns_emoji(number: int) -> str:
+    return "😀" * number
+
+
+@contextmanager
+def new_connections(**options: str):
+    """Give connections that are opened meanwhile other options; the test's own is opened anew afterwards."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in options.items():
+            patch.setitem(connection.settings_dict["OPTIONS"], name, value)
+        yield
+    connection.close()
+
+
+def test_a_worker_runs_works_where_sessions_begin_with_safe_updates_and_a_limit_of_rows():
+    setup = "SET SESSION sql_safe_updates = 1, sql_select_limit = 2"
+    handles = enqueue_many([quick(number=number) for number in range(6)])
+    with new_connections(init_command=setup), running_worker(concurrency=6):
+        for handle in handles:
+            handle.result(timeout=PATIENCE)
+
+
+def test_texts_that_a_connection_cannot_carry_fail_the_attempts_and_hold_nothing_up():
+    handles = enqueue_many([returns_emoji(number=number) for number in (1, 2, 3)])
+    with new_connections(charset="utf8mb3"), running_worker(concurrency=4):
+        eventually(lambda: {str(handle.state().status) for handle in handles} == {"dead"})
+        assert "Incorrect string value" in str(handles[0].state().error)
+        enqueue(quick(number=7)).result(timeout=PATIENCE)
