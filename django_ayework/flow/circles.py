@@ -55,7 +55,7 @@ def needs_of(new_works: Sequence[NewWork]) -> dict[str, list[Need]]:
 
 
 def circular(new_works: Sequence[NewWork], ids: Sequence[str]) -> InvalidInstruction:
-    """Return the error for works of which each waits for the next, and the last for the first."""
+    """Return the error for a circle of works. Each waits for the next, and the last for the first."""
     requests: list[WorkRequest[Any, Any]] = [each.gate for each in new_works if each.gate is not None]
     types = {each.row.id: each.row.type for each in new_works}
     while requests:
@@ -66,8 +66,8 @@ def circular(new_works: Sequence[NewWork], ids: Sequence[str]) -> InvalidInstruc
     if len(named) > NAMED:
         named[NAMED - 1 : -1] = [f"… {len(named) - NAMED} more"]
     return InvalidInstruction(
-        f"expected works that can start, got works of which each waits for the next: {' → '.join(named)}; "
-        "a work that waits for its own end never ends. Take one of them out of on=, queue= or blockers=.",
+        f"expected works that can start, got works that wait for one another: {' → '.join(named)}; "
+        "none of them would ever start. Take one of them out of on=, queue= or blockers=.",
         id=ids[0],
         code="works-in-a-circle",
     )

@@ -96,27 +96,27 @@ def why_waiting(row: WorkRow, waiter: WaiterRow) -> list[Reason]:
     statuses |= chain_ends(watch.id for watch in watched if watch.chain)
     open = [(watch.id, statuses.get(watch.id)) for watch in watched]
     missed = missed_by(waiter.work_id, NAMED) if waiter.missed else []
-    reasons = blocked(waiter, condition_of(waiter), open, missed, circle_of(row.id))
+    reasons = blocked(waiter, condition_of(waiter), open, missed, circle_of(waiter))
     absent = [id for id, status in open if status is None]
     is_alone = row.type == GATE_TYPE and row.group_id is None and row.deadline is None
     return [*reasons, not_queued(absent)] if absent and is_alone and waits_for_all(waiter) else reasons
 
 
-def circle_of(waiter: str) -> list[str]:
-    """Return the works from this one on of which each waits for the next, and the last for this one.
+def circle_of(waiter: WaiterRow) -> list[str]:
+    """Return a circle of works, from this one on. Each waits for the next, and the last for the first.
 
     None are returned for a circle of more steps than are followed, nor for one in which a work may start
     before the next has ended.
     """
-    waiting_for = {waiter: ""}  # a work that waits for it
-    last = [waiter]
+    waiting_for = {waiter.work_id: ""}  # a work that waits for it
+    waiters = [waiter]
     for _ in range(MOST_STEPS):
-        needy = [id for id, row in read_waiters(last).items() if waits_for_all(row)]
+        needy = [each.work_id for each in waiters if waits_for_all(each)]
         last = []
         for id, other in blocked_behind(needy, MOST_EDGES):
-            if other == waiter:
+            if other == waiter.work_id:
                 path = [id]
-                while path[-1] != waiter:
+                while path[-1] != waiter.work_id:
                     path.append(waiting_for[path[-1]])
                 return path[::-1]
             if other not in waiting_for:
@@ -124,6 +124,7 @@ def circle_of(waiter: str) -> list[str]:
                 last.append(other)
         if not last:
             return []
+        waiters = list(read_waiters(last).values())
     return []
 
 

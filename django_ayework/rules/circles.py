@@ -19,7 +19,7 @@ Needs: TypeAlias = Mapping[str, Sequence[Need]]
 
 
 def circle(needs: Needs) -> list[str]:
-    """Return works of which each waits for the next and the last for the first; none without a circle.
+    """Return a circle of works: each waits for the next, and the last for the first. Empty without a circle.
 
     >>> circle({"a": [Need(1, ["b"])], "b": [Need(2, ["c", "a"])]})
     ['a', 'b']

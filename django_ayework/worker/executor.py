@@ -71,8 +71,7 @@ class TendedThreads(ThreadPoolExecutor):
         try:
             return call()
         finally:
-            leave_clean("an async work")
-            tend_connections(connections.close_all)
+            tend_connections(partial(end_connections, "an async work"))
 
 
 #: Seconds between two beats of the event loop.

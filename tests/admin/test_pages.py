@@ -340,7 +340,7 @@ def test_of_many_watched_works_the_first_hundred_are_shown(operator, django_asse
     enqueue_many(watched)
     gate = enqueue(dependency(on=watched, queue=released))
     operator.get(address(WORK, gate.id))  # what is read once a minute or once a process is not counted
-    with django_assert_max_num_queries(19):
+    with django_assert_max_num_queries(18):
         shown = operator.get(address(WORK, gate.id)).content.decode()
     assert_shows(shown, watched[99].id, released[99].id)
     assert_hides(shown, watched[100].id, released[100].id)

@@ -80,7 +80,7 @@ def test_an_unknown_blocker_is_refused_and_nothing_is_queued():
 def test_a_work_that_would_block_itself_is_refused_and_nothing_is_queued(queue):
     first, second = add(a=1, b=1), add(a=2, b=2)
     with pytest.raises(
-        InvalidInstruction, match=r"each waits for the next: shop\.add (\S+) → shop\.add \1;"
+        InvalidInstruction, match=r"works that wait for one another: shop\.add (\S+) → shop\.add \1;"
     ) as refusal:
         queue(first, second)
     assert refusal.value.id == first.id
@@ -96,7 +96,7 @@ def test_a_handler_that_queues_a_work_that_would_block_itself_fails():
     handle = enqueue(itself())
     drain(raises=False)
     assert (handle.state().status, Work.objects.count()) == ("dead", 1)
-    assert "a work that waits for its own end never ends" in handle.state().error
+    assert "none of them would ever start" in handle.state().error
 
 
 def test_works_queued_together_may_block_each_other_in_any_order():

@@ -61,7 +61,9 @@ def circle_in(id):
     ids=["own release", "all done", "too many own", "three gates", "nested gate", "nested release"],
 )
 def test_gates_that_wait_for_what_only_they_queue_are_refused_and_nothing_is_queued(requests):
-    with pytest.raises(InvalidInstruction, match=r"each waits for the next: .+ → .+Take one of them out"):
+    with pytest.raises(
+        InvalidInstruction, match=r"works that wait for one another: .+ → .+Take one of them out"
+    ):
         enqueue_many(requests)
     assert not Work.objects.exists()
 
@@ -137,7 +139,8 @@ def test_a_handler_that_queues_works_that_wait_for_one_another_fails(queue):
     handle = enqueue(work(name="gates.circular")(queue)(), retry=ONCE)
     drain(raises=False)
     assert (standing(handle), Work.objects.count()) == (("dead", "exhausted"), 1)
-    assert "each waits for the next" in handle.state().error or "chains that exist" in handle.state().error
+    error = handle.state().error
+    assert "works that wait for one another" in error or "chains that exist" in error
 
 
 def test_chains_that_wait_for_one_another_are_explained_until_one_is_completed():
