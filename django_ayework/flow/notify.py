@@ -273,7 +273,7 @@ def subscribe(channel: str, listener: Callable[[str], None]) -> Unsubscribe:
     """Subscribe to a channel; return the function that ends that. After an error this process polls."""
     try:
         return partial(end_subscription, get_pubsub().subscribe(channel, listener))
-    except Exception as error:
+    except BaseException as error:
         report(error, "pubsub", "notifications of other processes do not arrive, so this process polls")
         return lambda: None
 
@@ -282,7 +282,7 @@ def end_subscription(unsubscribe: Unsubscribe) -> None:
     """End a subscription; an error is reported, as the worker or the call that has ended needs it no more."""
     try:
         unsubscribe()
-    except Exception as error:
+    except BaseException as error:
         report(error, "pubsub", "a subscription to notifications of other processes could not be ended")
 
 

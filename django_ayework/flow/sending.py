@@ -167,10 +167,10 @@ class Sender(ABC, Generic[N]):
         try:
             self.transmit(batch)
             self._is_failing = False
-        except Exception as error:
+        except BaseException as error:  # of a PubSub or Queue of the project's
             self.fail(error)
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """Note that something could not be sent."""
         was_failing, self._is_failing = self._is_failing, True
         self._next_at = time.monotonic() + PAUSE_AFTER_FAILURE + BURST * INTERVAL

@@ -85,7 +85,7 @@ class DeliveryThread(LoopThread):
         """Exchange ids with the Queue; return how long there is nothing to exchange."""
         try:
             pause = self._exchange()
-        except Exception as error:
+        except BaseException as error:
             if not self.is_away:
                 report(error, "queue", "ids are not delivered, so the worker claims from the table")
             self.is_away = True
@@ -131,7 +131,7 @@ class DeliveryThread(LoopThread):
         was_refusing, self._is_refusing = self._is_refusing, True
         try:
             take(ids)
-        except Exception as error:
+        except BaseException as error:
             if not was_refusing:
                 report(error, "queue", "ids are not acknowledged, so they are delivered again")
         else:

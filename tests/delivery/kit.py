@@ -17,7 +17,7 @@ class Carrier(LocalQueue):
         self.popped: list[str] = []
         self.acknowledged: list[str] = []
         self.times = 1
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self.reported: list[tuple[str, str]] = []
 
     def push(self, name: str, ids: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from asyncio import CancelledError
 from datetime import timedelta
 
 import pytest
@@ -114,8 +115,9 @@ def test_a_poll_leaves_works_to_their_ids(queue, monkeypatch):
 
 
 @on_sqlite
-def test_enqueue_goes_on_without_the_queue_and_the_worker_claims_from_the_table(queue, polls, stage):
-    queue.error = ConnectionError("away")
+@pytest.mark.parametrize("kind", [ConnectionError, CancelledError])
+def test_enqueue_goes_on_without_the_queue_and_the_worker_claims_from_the_table(queue, polls, stage, kind):
+    queue.error = kind("away")
     with running_worker(concurrency=2):
         assert enqueue(count(number=1)).result(timeout=PATIENCE) == 1
         assert enqueue(count(number=2)).result(timeout=PATIENCE) == 2
@@ -184,12 +186,15 @@ def test_ids_are_acknowledged_while_others_keep_arriving(queue):
 
 
 @on_sqlite
-def test_a_queue_that_gives_ids_and_takes_none_back_is_reported_once_and_delivers(queue, stage, monkeypatch):
+@pytest.mark.parametrize("kind", [PermissionError, CancelledError])
+def test_a_queue_that_gives_ids_and_takes_none_back_is_reported_once_and_delivers(
+    queue, stage, monkeypatch, kind
+):
     tried = []
 
     def refuse(popped):
         tried.append(popped)
-        raise PermissionError("no permission to acknowledge")
+        raise kind("no permission to acknowledge")
 
     with monkeypatch.context() as patch, running_worker(concurrency=2):
         patch.setattr(queue, "ack", refuse)

@@ -34,7 +34,7 @@ class Carrier(LocalPubSub):
         super().__init__()
         self.sent: list[tuple[str, str]] = []
         self.threads: set[str] = set()
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self.tries = 0
         self.calls: list[tuple[float, Any]] = []
         self._gate = threading.Event()

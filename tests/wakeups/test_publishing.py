@@ -2,6 +2,7 @@
 
 import threading
 import time
+from asyncio import CancelledError
 from datetime import timedelta
 
 import pytest
@@ -223,9 +224,11 @@ def test_a_pubsub_that_reaches_nobody_is_not_used(carrier):
     assert (carrier.tries, sender._thread) == (0, None)
 
 
-def test_a_failure_to_publish_raises_nowhere_and_is_reported_once(carrier, reported, monkeypatch):
+@pytest.mark.parametrize("kind", [ConnectionError, CancelledError])
+def test_a_failure_to_publish_raises_nowhere_and_is_reported_once(carrier, reported, monkeypatch, kind):
+    """A library that works with asyncio raises CancelledError, which is no Exception."""
     monkeypatch.setattr(sending, "PAUSE_AFTER_FAILURE", 0.01)
-    carrier.error = ConnectionError("no way")
+    carrier.error = kind("no way")
     handles = [enqueue_add() for _ in range(3)]
     eventually(lambda: carrier.tries > 1)
     assert [handle.state().status for handle in handles] == ["pending"] * 3
@@ -233,7 +236,7 @@ def test_a_failure_to_publish_raises_nowhere_and_is_reported_once(carrier, repor
     carrier.error = None
     enqueue_add()
     eventually(lambda: carrier.sent and not sender._is_failing)
-    carrier.error = ConnectionError("no way again")
+    carrier.error = kind("no way again")
     enqueue_add()
     eventually(lambda: len(reported) == 2)
     assert reported == [("no way", "pubsub"), ("no way again", "pubsub")]

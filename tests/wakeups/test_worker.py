@@ -1,6 +1,7 @@
 """What a worker does with messages."""
 
 import threading
+from asyncio import CancelledError
 
 import pytest
 
@@ -180,13 +181,15 @@ def test_a_worker_listens_from_open_until_close(carrier):
 
 
 @transactional
-def test_a_subscription_that_cannot_be_ended_keeps_neither_a_worker_nor_a_wait_from_ending(
-    carrier, reported, monkeypatch
+@pytest.mark.parametrize("kind", [ConnectionError, CancelledError])
+@pytest.mark.parametrize("begins", [True, False])
+def test_a_subscription_that_cannot_begin_or_be_ended_keeps_neither_a_worker_nor_a_wait_from_ending(
+    carrier, reported, monkeypatch, kind, begins
 ):
     def refuse() -> None:
-        raise ConnectionError("no way")
+        raise kind("no way")
 
-    monkeypatch.setattr(carrier, "subscribe", lambda channel, listener: refuse)
+    monkeypatch.setattr(carrier, "subscribe", lambda channel, listener: refuse if begins else refuse())
     handle = enqueue(add(a=1, b=2))
     with running_worker():
         assert handle.result(timeout=PATIENCE) == 3
