@@ -15,7 +15,7 @@ from contextlib import ExitStack, suppress
 from itertools import count, groupby
 from typing import Any
 
-from django_ayework.heartbeat import current_heartbeat
+from django_ayework.heartbeat import beat, current_heartbeat
 from django_ayework.rules.durations import later
 from django_ayework.rules.notifications import DUE, Due, Place, due_to_text
 from django_ayework.store.database import clock, connection
@@ -249,6 +249,7 @@ class DatabaseWatch:
         until = time.monotonic() + seconds
         while not self._is_interrupted and time.monotonic() < until:
             messages, rest = self._poll()
+            beat()  # the thread does not rest for as long as its next beat may be away
             if messages:
                 return messages
             time.sleep(rest)

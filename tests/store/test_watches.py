@@ -2,10 +2,12 @@
 
 import sqlite3
 from contextlib import closing
+from functools import partial
 
 import pytest
 from django.db import connection
 
+from django_ayework import heartbeat
 from django_ayework.rules.notifications import due_from_text
 from django_ayework.store import notifications
 from django_ayework.store.notifications import (
@@ -119,6 +121,16 @@ class TestArrivals:
         WorkerProcessFactory.create_batch(12)
         assert watch.receive(2 * COUNT_EVERY) == []
         assert clock.slept[-1] == pytest.approx(3 * LOOK_FOR_WORKS_EVERY)
+
+    def test_the_thread_beats_at_each_look(self, watch, clock, monkeypatch):
+        put_in_place(clock, heartbeat, monkeypatch)
+        silences = []
+        monkeypatch.setattr(clock, "sleep", lambda seconds: silences.append(beats.silence()) or tick(seconds))
+        tick = partial(ThreadClock.sleep, clock)
+        beats = heartbeat.Heartbeat("listening")
+        with beats.of_this_thread():
+            assert watch.receive(0.5 * COUNT_EVERY) == []
+        assert set(silences) == {0.0}
 
     @pytest.mark.parametrize("cost", ["time", "processor time"])
     def test_looks_are_rarer_where_they_cost_much(self, watch, clock, monkeypatch, cost):
