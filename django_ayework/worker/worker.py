@@ -8,6 +8,7 @@ watchdog of all of them, and asks the database nothing until they have ended.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -379,7 +380,7 @@ class Worker(Engine):
         else:
             self._claimer.poll_if_due()
             self._claimer.ask_for_ids(0)
-            pause = held_for or get_settings().poll_interval
+            pause = min(held_for or math.inf, get_settings().poll_interval)
         behind = not self._claimer.is_quiet and (not has_room or bool(self._claimer.claim_groups))
         self._backlog.note(behind, self._in_flight.active, self._claimer.scope.serves_queue)
         return pause

@@ -1,13 +1,16 @@
 """Limits of a worker: slots, attempts, memory, backpressure, and reports of a backlog."""
 
+import math
 import threading
 from itertools import repeat
 
 import pytest
 
 from django_ayework import doers, enqueue, enqueue_many, work
+from django_ayework.api import command_worker
 from django_ayework.errors import InvalidOption
 from django_ayework.flow.settle import Settlement, Success
+from django_ayework.models import WorkerProcess
 from django_ayework.rules.retry import die
 from django_ayework.rules.states import Reason
 from django_ayework.store.rows import find_row
@@ -222,6 +225,16 @@ def test_a_worker_asks_the_hook_before_it_claims_and_claims_nothing_while_it_is_
         handle.result(timeout=20)
         eventually(lambda: asked[-1].succeeded.get("worker.quick"))
     assert asked[0].succeeded == {}
+
+
+def test_a_worker_that_is_held_back_for_good_polls_and_obeys(settings):
+    settings.AYEWORK = {"BACKPRESSURE": lambda info: math.inf, "POLL_INTERVAL": 0.05}
+    handle = enqueue(quick())
+    with running_worker() as worker:
+        eventually(WorkerProcess.objects.exists)
+        command_worker(worker.id, "stop")
+        eventually(lambda: worker.is_stopping)
+    assert (handle.state().status, worker.lost) == ("pending", "")
 
 
 def test_a_worker_with_one_slot_reports_that_it_is_behind_while_a_doer_has_room(settings):
