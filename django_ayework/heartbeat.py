@@ -20,6 +20,8 @@ class Heartbeat:
     def __init__(self, name: str) -> None:
         #: The purpose of the thread in words for operators: "claiming".
         self.name = name
+        #: The id of the thread, once it has begun.
+        self.thread: int | None = None
         #: The socket of the engine's own session in this thread, see ``store.sessions``.
         self.socket: tuple[int, int] | None = None
         #: Whether the thread runs code of the project's: a hook, a receiver, a function of a schedule.
@@ -38,6 +40,7 @@ class Heartbeat:
     def of_this_thread(self) -> Generator[None]:
         """Let :func:`beat` and :func:`taking_any_time` mean this heartbeat in the calling thread."""
         _thread.heartbeat = self
+        self.thread = threading.get_ident()
         self.beat()
         try:
             yield

@@ -12,6 +12,8 @@ LAST_DUTIES = 2.0
 CHILDREN = 5.0
 #: A process whose worker has ended may take that long to end itself, such as for ``atexit``.
 EXIT = 5.0
+#: Between two checks of the watchdog.
+CHECK_EVERY = 0.25
 #: A thread of the engine without progress for that long, and not at rest, is stuck.
 STALL = 60.0
 #: Beyond STATEMENT_TIMEOUT: what the answer to a statement may need on its way.

@@ -10,13 +10,16 @@ import os
 import socket
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
+from django.utils.text import capfirst
 
+from django_ayework.compat import frames_of_thread
 from django_ayework.conf import get_settings
 from django_ayework.define.context import AbortReason
 from django_ayework.documentation import logged
@@ -32,13 +35,9 @@ from django_ayework.worker import bounds
 from django_ayework.worker.admission import resident_bytes
 from django_ayework.worker.http import HttpServer, Response, json_response
 from django_ayework.worker.in_flight import InFlight
-from django_ayework.worker.threads import Recovery, twice
+from django_ayework.worker.threads import Recovery, log_in_time, twice
 
 logger = logging.getLogger("django_ayework")
-
-
-#: Seconds between two checks of the watchdog.
-CHECK_EVERY = 0.25
 
 
 class WatchedThread(Protocol):
@@ -65,6 +64,8 @@ class Watchdog:
     #: Why the worker cannot go on; empty while it can.
     lost: str = ""
     _cut_at: dict[WatchedThread, float] = field(default_factory=dict)
+    #: The threads that are stuck, as far as that was logged.
+    _stuck: set[WatchedThread] = field(default_factory=set)
     _file: str | None = field(default_factory=keep_database_file)
     _identity: tuple[int, int] | None = None
 
@@ -91,40 +92,56 @@ class Watchdog:
         self._identity = self._identity or identity
         if identity != self._identity and not self.lost:
             self.lost = f"the database file {file} was deleted, moved or replaced"
-            logger.critical(
+            log_in_time(lambda: logger.critical(
                 "The database file %s was deleted, moved or replaced, so this worker cannot go on. "
                 "Start it again. %s",
                 file, logged("database-file-replaced"),
-            )  # fmt: skip
+            ))  # fmt: skip
 
     def _check_thread(self, thread: WatchedThread) -> None:
         """Cut the connection of a thread that has been silent for longer than a statement may take."""
         name, silence = thread.heartbeat.name, thread.heartbeat.silence()
         timeout = get_settings().statement_timeout
         if thread.is_gone:
-            self._lose(f"the thread {name!r} has ended")
+            self.lose(f"the thread {name!r} has ended")
+        elif silence <= bounds.STALL:
+            self._stuck.discard(thread)
+        elif thread not in self._stuck:
+            self._stuck.add(thread)
+            place = position_of(thread.heartbeat.thread)
+            log_in_time(lambda: logger.error(
+                "The thread %r has made no progress for %.0f s. It is at:\n%s\n%s",
+                name, silence, place, logged("thread-silent"),
+            ))  # fmt: skip
         if timeout is None or silence < timeout + bounds.ANSWER or thread.heartbeat.is_in_project_code:
             self._cut_at.pop(thread, None)
             return
         if thread in self._cut_at:
             if time.monotonic() - self._cut_at[thread] > bounds.STALL:
-                self._lose(f"the thread {name!r} has not come back for {silence:.0f} s")
+                self.lose(f"the thread {name!r} has not come back for {silence:.0f} s")
             return
         self._cut_at[thread] = time.monotonic()
         if cut(thread.heartbeat.socket):
-            logger.error(
+            log_in_time(lambda: logger.error(
                 "The database has not answered the thread %r for %.0f s; the connection is replaced. %s",
                 name, silence, logged("database-silent"),
-            )  # fmt: skip
+            ))  # fmt: skip
 
-    def _lose(self, why: str) -> None:
+    def lose(self, why: str, error: BaseException | None = None) -> None:
+        """Note why the worker cannot go on, and log it."""
         if not self.lost:
             self.lost = why
-            logger.critical(
+            log_in_time(lambda: logger.critical(
                 "%s, so this worker cannot go on. Start it again. %s",
-                why.capitalize(),
-                logged("thread-stuck"),
-            )
+                capfirst(why), logged("thread-stuck"), exc_info=error,
+            ))  # fmt: skip
+
+
+def position_of(thread: int | None) -> str:
+    """Return where a thread is, as a traceback shows it."""
+    frames = frames_of_thread(thread) if thread is not None else []
+    places = traceback.StackSummary.extract((frame, frame.f_lineno) for frame in reversed(frames))
+    return "".join(places.format()).rstrip()
 
 
 def identity_of(file: str) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from django_ayework.rules.formatting import counted
 from django_ayework.worker import bounds
 from django_ayework.worker.in_flight import Delivery, InFlight
 from django_ayework.worker.leases import release
-from django_ayework.worker.threads import twice
+from django_ayework.worker.threads import log_in_time, twice
 
 logger = logging.getLogger("django_ayework")
 
@@ -88,13 +88,13 @@ def release_all(worker_id: str, deliveries: list[Delivery]) -> list[Delivery]:
 
 
 def ends_in_time(thread: threading.Thread, worker_id: str) -> bool:
-    """Wait for the end of a worker that was asked to stop; return False when a silent database keeps it."""
+    """Wait for the end of a worker that was asked to stop; return False when something hangs."""
     patience = get_settings().shutdown_grace + bounds.FAREWELL
     thread.join(patience)
     if thread.is_alive():
-        logger.error(
-            "Worker %s has not stopped within %.0f s, as the database does not answer: "
+        log_in_time(lambda: logger.error(
+            "Worker %s has not stopped within %.0f s, as the database or code of the project hangs: "
             "its works run again once their leases have lapsed. %s",
             worker_id, patience, logged("left-to-leases"),
-        )  # fmt: skip
+        ))  # fmt: skip
     return not thread.is_alive()

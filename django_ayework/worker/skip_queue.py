@@ -27,10 +27,10 @@ from django_ayework.store import claims
 from django_ayework.store.controls import hold_type_controls, running_counts
 from django_ayework.store.database import clock, in_own_transaction
 from django_ayework.store.rows import WorkRow
+from django_ayework.worker import bounds
 from django_ayework.worker.attempt import Ended
 from django_ayework.worker.claimer import as_deliveries
 from django_ayework.worker.executor import Load
-from django_ayework.worker.health import CHECK_EVERY
 from django_ayework.worker.in_flight import Delivery
 from django_ayework.worker.maintenance import MaintenanceThread
 from django_ayework.worker.shutdown import ends_in_time
@@ -156,7 +156,7 @@ class DirectPool(Engine):
             if self._watchdog.lost:
                 self.is_over = True
                 self.request_stop()
-            self._claiming.join(CHECK_EVERY)
+            self._claiming.join(bounds.CHECK_EVERY)
 
     def _next(self, heartbeat: Heartbeat) -> list[WorkRow]:
         """Wait for works; none when it is time to end, after which none are taken in."""

@@ -25,6 +25,8 @@ from django_ayework.worker import bounds
 KEPT = 5.0
 #: Seconds until a thread whose loop was ended by an error begins again.
 BEGIN_AGAIN_AFTER = 0.2
+#: Seconds that the watchdog waits for the log.
+LOG_PATIENCE = 1.0
 
 
 class EngineThread:
@@ -73,6 +75,20 @@ class EngineThread:
                     report(error, "queue", f"the thread {self.heartbeat.name!r} failed and begins again")
                     time.sleep(BEGIN_AGAIN_AFTER)
             connections.close_all()  # those of receivers and hooks, too
+
+
+def log_in_time(write: Callable[[], object]) -> None:
+    """Write to the log; go on after a moment in any case, as a handler of the log may hang.
+
+    For the threads by which a worker ends that cannot go on.
+    """
+    writer = threading.Thread(target=write, name="ayework-log", daemon=True)
+    try:
+        writer.start()
+    except RuntimeError:  # the system has no thread left
+        write()
+    else:
+        writer.join(LOG_PATIENCE)
 
 
 class WakeEvent(threading.Event):

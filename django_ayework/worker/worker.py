@@ -28,6 +28,7 @@ from django_ayework.flow.outcomes import is_to_be_parked
 from django_ayework.flow.startup_checks import text_of_small_pool
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.rules.controls import Scope
+from django_ayework.rules.formatting import error_text
 from django_ayework.rules.health import Phase
 from django_ayework.store.sessions import engine_session, pool_size
 from django_ayework.worker import bounds
@@ -37,13 +38,7 @@ from django_ayework.worker.attempt import Ended
 from django_ayework.worker.claimer import Claimer, Commands, Prefetch
 from django_ayework.worker.dispatch import Dispatcher
 from django_ayework.worker.executor import Executor, Load, tend_connections
-from django_ayework.worker.health import (
-    CHECK_EVERY,
-    Watchdog,
-    WatchedThread,
-    WorkerHealth,
-    WorkerRegistration,
-)
+from django_ayework.worker.health import Watchdog, WatchedThread, WorkerHealth, WorkerRegistration
 from django_ayework.worker.in_flight import ActiveWork, Delivery, InFlight, active_works
 from django_ayework.worker.leases import LeaseThread
 from django_ayework.worker.maintenance import MaintenanceThread, Scheduler
@@ -260,8 +255,6 @@ class Worker(Engine):
         last = Phase.STOPPED
         try:
             with engine_session():
-                self._claimer.wake_ups.open(self._maintenance.check_revoked)
-                self._dispatcher.open(self._wake.set)
                 revoked_works.subscribe(self._in_flight.abort)
                 self._claiming.start()  # which starts the other threads once the database answers
                 try:
@@ -272,6 +265,10 @@ class Worker(Engine):
                         last = Phase.RETIRED if self._retirement.reached else Phase.FINISHED
                 finally:
                     self._close()
+        except BaseException as error:
+            if not isinstance(error, ImproperlyConfigured):
+                self._watchdog.lose(f"the worker has failed: {error_text(error)}", error)
+            raise
         finally:
             self._stopping.set()
             self.health.enter(last)
@@ -301,7 +298,7 @@ class Worker(Engine):
             self._watchdog.check()
             if self.lost:
                 self.health.notify()
-            self._claiming.join(CHECK_EVERY)
+            self._claiming.join(bounds.CHECK_EVERY)
         if self._error is not None:
             raise self._error
 
@@ -324,17 +321,22 @@ class Worker(Engine):
         send(signals.worker_stopped, "of a stopped worker", Worker, worker=self)
 
     def _serve(self, heartbeat: Heartbeat) -> None:
-        """Register this worker, start its other threads, then claim until it is time to stop."""
+        """Begin, then claim until it is time to stop; an error that ends the loop begins it again."""
+        if self._settler.was_started or self._begin():
+            self._claim_until_over(heartbeat)
+
+    def _begin(self) -> bool:
+        """Subscribe, register this worker and start its other threads; return False if it does not start."""
         try:
+            self._claimer.wake_ups.open(self._maintenance.check_revoked)
+            self._dispatcher.open(self._wake.set)
             if not self._registration.register_once_ready(self._stopping, self.health.note):
-                return
+                return False
             self._start_threads()
             if self._arrivals is not None:
                 self._arrivals.start()
-            if self._fires_schedules and self.burst:
-                self._scheduler.guarded_turn()
-            elif self._fires_schedules:
-                self._scheduler.start()
+            if self._fires_schedules:
+                self._scheduler.guarded_turn() if self.burst else self._scheduler.start()
             if not self._stopping.is_set():
                 self.health.enter(Phase.WORKING)
             send(signals.worker_started, "of a started worker", Worker, worker=self)
@@ -342,8 +344,8 @@ class Worker(Engine):
             logger.info("Worker %s started: %d at a time, %s.", self.id, self.concurrency, queues)
         except BaseException as error:
             self._error = error
-            return
-        self._claim_until_over(heartbeat)
+            return False
+        return True
 
     def _claim_until_over(self, heartbeat: Heartbeat) -> None:
         """Claim and hand out until it is time to stop; an error costs a pause, never the loop."""

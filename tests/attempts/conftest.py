@@ -29,10 +29,10 @@ def configure(settings: Any) -> Callable[..., None]:
 @pytest.fixture
 def quick_watch(configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """The watchdog of a worker of this process checks often, and interrupts soon."""
-    from django_ayework.worker import worker as worker_module
+    from django_ayework.worker import bounds
 
     configure()
-    monkeypatch.setattr(worker_module, "CHECK_EVERY", 0.005)
+    monkeypatch.setattr(bounds, "CHECK_EVERY", 0.005)
 
 
 def take_away(id: str) -> None:

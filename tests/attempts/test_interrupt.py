@@ -14,8 +14,7 @@ from django_ayework import Aborted, Context, cancel, enqueue, enqueue_many, work
 from django_ayework.compat import set_async_exception
 from django_ayework.define.context import AbortReason, AbortSignal
 from django_ayework.testing import drain, running_worker
-from django_ayework.worker import interruption
-from django_ayework.worker import worker as worker_module
+from django_ayework.worker import bounds, interruption
 from django_ayework.worker.interruption import Interruption, class_like, handler_frames
 from tests.app.models import Order
 from tests.attempts import works
@@ -150,7 +149,7 @@ def test_an_interrupted_transaction_is_undone_even_if_the_handler_catches_it(typ
 @pytest.mark.races
 def test_works_that_are_interrupted_anywhere_disturb_no_other(monkeypatch):
     """Exactly what the works committed is there, and their threads go on."""
-    monkeypatch.setattr(worker_module, "CHECK_EVERY", 0.0005)
+    monkeypatch.setattr(bounds, "CHECK_EVERY", 0.0005)
     shuffled = random.Random(7)
     handles = enqueue_many([works.for_a_while(turns=shuffled.randrange(6)) for _ in range(100)])
     with running_worker(concurrency=3):

@@ -1,6 +1,7 @@
 """The health of a worker, asked for over HTTP."""
 
 import json
+import logging
 import socket
 import threading
 from contextlib import ExitStack, contextmanager
@@ -13,9 +14,12 @@ from django_ayework.rules.health import Phase
 from django_ayework.signals import work_succeeded
 from django_ayework.store import claims
 from django_ayework.testing import running_worker
-from django_ayework.worker import bounds
+from django_ayework.worker import bounds, threads
 from django_ayework.worker import worker as worker_module
+from django_ayework.worker.dispatch import Dispatcher
 from django_ayework.worker.health import HealthServer
+from django_ayework.worker.maintenance import MaintenanceThread
+from django_ayework.worker.shutdown import ends_in_time
 from django_ayework.worker.threads import EngineThread
 from django_ayework.worker.worker import Worker
 from tests.attempts.conftest import connected
@@ -133,6 +137,88 @@ def test_a_worker_with_a_thread_that_is_stuck_is_not_live(server, monkeypatch):
                 server.comes_to_say(NOT_LIVE)
                 assert server.reasons("/live") == [f"the thread {name!r} has made no progress for 6 s"]
             server.comes_to_say(HEALTHY)
+
+
+def test_the_place_of_a_stuck_thread_is_logged_once(server, settings, monkeypatch, caplog):
+    over = threading.Event()
+
+    def hangs_for_a_while(info):
+        over.wait(60)
+
+    monkeypatch.setattr(bounds, "STALL", 0.5)
+    settings.AYEWORK = {**settings.AYEWORK, "BACKPRESSURE": hangs_for_a_while}
+    with server.running_worker() as worker:
+        eventually(lambda: "in hangs_for_a_while" in caplog.text)
+        for _ in range(3):
+            worker._watchdog.check()
+        over.set()
+    assert caplog.text.count("The thread 'claiming' has made no progress for") == 1
+
+
+def test_a_worker_that_cannot_start_a_thread_is_lost(monkeypatch, caplog):
+    def refuse(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(MaintenanceThread, "start", refuse)
+    worker = Worker()
+    with pytest.raises(RuntimeError, match="can't start"):
+        worker.run()
+    assert worker.lost == "the worker has failed: RuntimeError: can't start new thread"
+    assert "The worker has failed: RuntimeError: can't start new thread, so this worker" in caplog.text
+
+
+@pytest.fixture
+def hanging_log(monkeypatch):
+    """Errors are not written before the event is set; the result is the event."""
+    over = threading.Event()
+
+    class Hanging(logging.Handler):
+        def emit(self, record):
+            over.wait(60)
+
+    monkeypatch.setattr(threads, "LOG_PATIENCE", 0.01)
+    handler = Hanging(logging.ERROR)
+    logging.getLogger("django_ayework").addHandler(handler)
+    yield over
+    over.set()
+    logging.getLogger("django_ayework").removeHandler(handler)
+
+
+def test_a_worker_is_lost_while_the_log_hangs(hanging_log, monkeypatch):
+    run, told = EngineThread._run, []
+    monkeypatch.setattr(
+        EngineThread, "_run", lambda self: None if self.heartbeat.name == "leases" else run(self)
+    )
+    with Worker() as worker:
+        worker.health.listeners.append(lambda: told.append(worker.lost))
+        eventually(lambda: any(told))
+        hanging_log.set()
+
+
+def test_a_worker_that_does_not_stop_is_left_while_the_log_hangs(hanging_log, settings, monkeypatch):
+    settings.AYEWORK = {**settings.AYEWORK, "SHUTDOWN_GRACE": 0}
+    monkeypatch.setattr(bounds, "FAREWELL", 0.01)
+    thread = threading.Thread(target=hanging_log.wait, args=[60])
+    thread.start()
+    assert not ends_in_time(thread, "one")
+    hanging_log.set()
+    thread.join()
+
+
+def test_a_claiming_loop_that_an_error_has_ended_begins_again(monkeypatch, caplog):
+    hand_out_due = Dispatcher.hand_out_due
+    errors = [RuntimeError("no thread for a load")]
+
+    def fail_once(self):
+        if errors:
+            raise errors.pop()
+        return hand_out_due(self)
+
+    monkeypatch.setattr(Dispatcher, "hand_out_due", fail_once)
+    with running_worker() as worker:
+        eventually(lambda: "begins again" in caplog.text)
+        assert enqueue(quick(number=1)).result(timeout=20) == 1
+    assert worker.lost == ""
 
 
 def test_a_worker_that_has_lost_a_thread_is_not_live_and_is_lost(server, monkeypatch, caplog):
