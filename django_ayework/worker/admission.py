@@ -32,6 +32,7 @@ from django_ayework.store.lanes import pending_by_queue
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.attempt import Ended
 from django_ayework.worker.in_flight import Delivery
+from django_ayework.worker.threads import Failures
 
 logger = logging.getLogger("django_ayework")
 
@@ -121,6 +122,7 @@ class Backpressure:
     _succeeded: Counter[str] = field(default_factory=Counter)
     _failed: Counter[str] = field(default_factory=Counter)
     _until: float = float("-inf")
+    _failures: Failures = field(default_factory=Failures)
 
     def count(self, outcomes: Iterable[Ended]) -> None:
         """Count attempts by type and end, if there is a hook; a deferral is neither."""
@@ -151,8 +153,10 @@ class Backpressure:
             with project_code():
                 pause = float(answer_of(hook, info) or 0)
         except BaseException as error:
-            report(error, "queue", "BACKPRESSURE failed; nothing is claimed for a poll")
+            self._failures.report(error, "BACKPRESSURE failed; nothing is claimed for a poll")
             pause = get_settings().poll_interval
+        else:
+            self._failures.succeed()
         self._until = time.monotonic() + pause
         return max(0.0, pause)
 
@@ -192,7 +196,7 @@ def queued(serves: Callable[[str], bool]) -> int | None:
         return None
 
 
-def accepted(deliveries: Sequence[Delivery], worker_id: str) -> list[Delivery]:
+def accepted(deliveries: Sequence[Delivery], worker_id: str, failures: Failures) -> list[Delivery]:
     """Return the claimed works that ``AYEWORK["ACCEPT"]`` takes; the others go back for a poll.
 
     A declined work spends no attempt. It is due a poll later, so this worker comes to the works behind it
@@ -202,18 +206,20 @@ def accepted(deliveries: Sequence[Delivery], worker_id: str) -> list[Delivery]:
     if hook is None:
         return list(deliveries)
     accept = resolved_hook(hook)
-    taken, declined = [], {}
+    taken, declined, has_failed = [], {}, False
     for delivery in deliveries:
         try:
             with project_code():
                 is_accepted = bool(accept(state_of(delivery.row)))
         except BaseException as error:
-            report(error, "queue", f"ACCEPT failed on work {delivery.row.id}, which is released")
-            is_accepted = False
+            failures.report(error, f"ACCEPT failed on work {delivery.row.id}, which is released")
+            is_accepted, has_failed = False, True
         if is_accepted:
             taken.append(delivery)
         else:
             declined[delivery.row.id] = delivery.row.delivery
+    if deliveries and not has_failed:
+        failures.succeed()
     if declined:
         again_at = later(clock.now(), get_settings().poll_interval)
         transitions.release(declined, worker_id, again_at)

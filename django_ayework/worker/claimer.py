@@ -44,6 +44,7 @@ from django_ayework.worker.dispatch import (
 from django_ayework.worker.health import WorkerRegistration
 from django_ayework.worker.in_flight import Delivery
 from django_ayework.worker.maintenance import MaintenanceThread, Scheduler
+from django_ayework.worker.threads import Failures
 from django_ayework.worker.wakeups import WakeUps
 
 logger = logging.getLogger("django_ayework")
@@ -172,6 +173,8 @@ class Claimer:
     #: Whether another transaction holds the control of a type.
     _is_contended: bool = False
     _was_cut_off: bool = False
+    #: The failures of the hook ``ACCEPT``.
+    _failures: Failures = field(default_factory=Failures)
 
     def __post_init__(self) -> None:
         #: Works that are due according to messages.
@@ -199,7 +202,7 @@ class Claimer:
             if not claimed:
                 raise
             report(error, "queue", "not all works could be claimed")
-        return as_deliveries(claimed, self.worker_id)
+        return as_deliveries(claimed, self.worker_id, self._failures)
 
     def _claim_from_table(
         self, claimed: list[WorkRow], wanted: int, room: Mapping[str, int], most: int
@@ -416,10 +419,10 @@ class Claimer:
         return pause
 
 
-def as_deliveries(claimed: list[WorkRow], worker_id: str) -> list[Delivery]:
+def as_deliveries(claimed: list[WorkRow], worker_id: str, failures: Failures) -> list[Delivery]:
     """Return claimed rows that are accepted here as deliveries; when that fails, they go back."""
     try:
-        return accepted(deliveries_of(claimed), worker_id)
+        return accepted(deliveries_of(claimed), worker_id, failures)
     except Exception:
         transitions.release({row.id: row.delivery for row in claimed}, worker_id)
         raise

@@ -6,7 +6,7 @@ import random
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,7 +16,6 @@ from django_ayework.conf import doer_of
 from django_ayework.define.types import AnyBatchType, BatchType, registry
 from django_ayework.doers import Doer, TellsRoom
 from django_ayework.doers.base import guarded
-from django_ayework.flow.hooks import report
 from django_ayework.rules.controls import Controls, allocated, capped
 from django_ayework.store import claims
 from django_ayework.store.controls import hold_type_controls, running_counts
@@ -25,6 +24,7 @@ from django_ayework.store.lanes import Lane
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.executor import Executor, Load, without_outcome
 from django_ayework.worker.in_flight import Batch, Delivery, InFlight, abort_lost_waiting
+from django_ayework.worker.threads import Failures
 
 #: Works of a type in one claim, unless a single batch is larger.
 MOST_AT_ONCE = 1000
@@ -278,6 +278,8 @@ class Dispatcher:
     gathering: Gathering = field(default_factory=Gathering)
     _doers: list[Doer] = field(default_factory=list)
     _unsubscribe: list[Callable[[], None]] = field(default_factory=list)
+    #: The failures of doers, by their ids. A doer is given no works while its pause lasts.
+    _failures: defaultdict[int, Failures] = field(default_factory=lambda: defaultdict(Failures))
 
     def open(self, on_room: Callable[[], object]) -> None:
         """Call this function whenever a doer may have room for more, until ``close``."""
@@ -297,11 +299,14 @@ class Dispatcher:
             guarded(unsubscribe, f"{unsubscribe!r} could not end a subscription")
 
     def room(self, doer: Doer) -> int:
-        """Return how many more works a doer may be given now; none while it cannot say."""
+        """Return how many more works a doer may be given now; none for a while after it has failed."""
+        failures = self._failures[id(doer)]
+        if failures.is_paused:
+            return 0
         try:
-            return max(0, min(doer.available(), MOST_HELD - self.in_flight.in_doers))
+            return max(0, min(int(doer.available()), MOST_HELD - self.in_flight.in_doers))
         except BaseException as error:
-            report(error, "queue", f"{doer!r} could not say how many works are welcome")
+            failures.report(error, f"{doer!r} could not say how many works are welcome")
             return 0
 
     def doers_have_room(self) -> bool:
@@ -367,10 +372,12 @@ class Dispatcher:
         try:
             doer.submit(task, row.fairness or None, row.priority, row.queued_at)
         except BaseException as error:
-            report(error, "queue", f"{doer!r} refused {load}, which is released")
+            self._failures[id(doer)].report(error, f"{doer!r} refused {load}, which is released")
             wait_for_slot(load)
             if isinstance(load, Batch) and task.take():
                 self.in_flight.finish(in_doer=True)
+        else:
+            self._failures[id(doer)].succeed()
 
 
 @dataclass(frozen=True, slots=True)

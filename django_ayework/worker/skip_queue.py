@@ -34,6 +34,7 @@ from django_ayework.worker.executor import Load
 from django_ayework.worker.in_flight import Delivery
 from django_ayework.worker.maintenance import MaintenanceThread
 from django_ayework.worker.shutdown import ends_in_time
+from django_ayework.worker.threads import Failures
 from django_ayework.worker.worker import Engine
 
 logger = logging.getLogger("django_ayework")
@@ -49,7 +50,7 @@ def claim_directly(works: Sequence[WorkRow], worker: str) -> list[Delivery]:
     limited = sorted({row.type for row in permitted if controls.of(row.type).max_running})
     claiming = (permitted, limited, controls, worker)
     rows = in_own_transaction(claim_within, *claiming) if limited else claim_within(*claiming)
-    return as_deliveries(rows, worker)
+    return as_deliveries(rows, worker, Failures())
 
 
 def claim_within(

@@ -25,6 +25,8 @@ from django_ayework.worker import bounds
 KEPT = 5.0
 #: Seconds until a thread whose loop was ended by an error begins again.
 BEGIN_AGAIN_AFTER = 0.2
+#: Seconds between two reports of an error that goes on, at most.
+LONGEST_SILENCE = 10.0
 #: Seconds that the watchdog waits for the log.
 LOG_PATIENCE = 1.0
 
@@ -190,6 +192,33 @@ class Recovery:
         """Note a success: the next pause is a short one again."""
         self._next = self._first
         self.goes_on = False
+
+
+class Failures:
+    """Reports errors of code that is called again and again: the first at once, the next after longer pauses.
+
+    Most of them would say the same. Only the first one has its traceback.
+    """
+
+    def __init__(self) -> None:
+        self._recovery = Recovery(BEGIN_AGAIN_AFTER, LONGEST_SILENCE)
+        self._ends_at = float("-inf")
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the pause after the last report lasts."""
+        return time.monotonic() < self._ends_at
+
+    def report(self, error: BaseException, message: str) -> None:
+        """Report an error, and begin a pause, unless one lasts."""
+        if not self.is_paused:
+            report(error, "queue", message, brief=self._recovery.goes_on)
+            self._ends_at = time.monotonic() + self._recovery.fail()
+
+    def succeed(self) -> None:
+        """Note a call that has not failed: the next error is reported at once."""
+        self._recovery.succeed()
+        self._ends_at = float("-inf")
 
 
 T = TypeVar("T")

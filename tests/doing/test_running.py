@@ -22,7 +22,7 @@ from django_ayework import (
 from django_ayework.flow.notify import revoked_works
 from django_ayework.models import Work
 from django_ayework.testing import drain, running_worker
-from django_ayework.worker import dispatch, maintenance
+from django_ayework.worker import dispatch, maintenance, threads
 from django_ayework.worker.claimer import Claimer
 from django_ayework.worker.worker import Worker
 from tests.doing.kit import pending, typed
@@ -322,6 +322,29 @@ def test_a_doer_that_breaks_is_reported_and_loses_no_work(stage, caplog, monkeyp
     assert "refused a batch of 3 doing.several" in caplog.text
     assert worker._in_flight.active == 0
     assert set(Work.objects.values_list("attempt", flat=True)) == {1}
+
+
+class Failing(Broken):
+    """One that breaks at each call of a method."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__()
+        self.breaks = [place] * 10_000
+
+
+@pytest.mark.parametrize("place", ["available", "submit"])
+def test_a_doer_that_goes_on_failing_is_reported_at_growing_intervals(stage, caplog, monkeypatch, place):
+    monkeypatch.setattr(threads, "BEGIN_AGAIN_AFTER", 3600.0)
+    monkeypatch.setattr(maintenance, "STALE_AFTER", 0.01)
+    failing = typed(note, Failing(place))
+    handles = enqueue_many([failing(label="x") for _ in range(20)])
+    with caplog.at_level(logging.ERROR, "django_ayework"), Worker():
+        eventually(lambda: f"{place} broke" in caplog.text)
+        for _ in range(5):
+            enqueue(plain(label="y")).result(timeout=20)
+        eventually(lambda: pending() == 20)
+    assert len(caplog.records) == 1
+    assert {handle.state().attempt for handle in handles} == {0}
 
 
 class Mute(Broken):

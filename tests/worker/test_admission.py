@@ -16,7 +16,7 @@ from django_ayework.rules.states import Reason
 from django_ayework.store.rows import find_row
 from django_ayework.testing import running_worker
 from django_ayework.testing.factories import WorkFactory
-from django_ayework.worker import admission
+from django_ayework.worker import admission, threads
 from django_ayework.worker import executor as executor_module
 from django_ayework.worker.admission import MEGABYTE, BacklogMonitor, Backpressure, Retirement, resident_bytes
 from django_ayework.worker.executor import Executor
@@ -235,6 +235,18 @@ def test_a_worker_that_is_held_back_for_good_polls_and_obeys(settings):
         command_worker(worker.id, "stop")
         eventually(lambda: worker.is_stopping)
     assert (handle.state().status, worker.lost) == ("pending", "")
+
+
+@pytest.mark.parametrize("hook", ["ACCEPT", "BACKPRESSURE"])
+def test_a_hook_that_goes_on_failing_is_reported_at_growing_intervals(settings, monkeypatch, reported, hook):
+    calls = []
+    monkeypatch.setattr(threads, "BEGIN_AGAIN_AFTER", 3600.0)
+    more = {hook: lambda info: calls.append(info) or 1 / 0, "POLL_INTERVAL": 0.02}
+    settings.AYEWORK = {**settings.AYEWORK, **more}
+    enqueue_many([quick(number=number) for number in range(10)])
+    with running_worker(concurrency=2):
+        eventually(lambda: len(calls) > 30)
+    assert reported == [("division by zero", "queue")]
 
 
 def test_a_worker_with_one_slot_reports_that_it_is_behind_while_a_doer_has_room(settings):
