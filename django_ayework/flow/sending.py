@@ -163,12 +163,18 @@ class Sender(ABC, Generic[N]):
             return self._take(time.monotonic())
 
     def _send(self, batch: Pending[N]) -> None:
-        """Send a batch; an error is reported once while it lasts."""
+        """Send a batch; an error is reported once while it lasts.
+
+        Raises KeyboardInterrupt and SystemExit in the main thread, where handlers of signals raise them.
+        """
         try:
             self.transmit(batch)
             self._is_failing = False
         except BaseException as error:  # of a PubSub or Queue of the project's
             self.fail(error)
+            is_main = threading.current_thread() is threading.main_thread()
+            if is_main and isinstance(error, (KeyboardInterrupt, SystemExit)):
+                raise
 
     def fail(self, error: BaseException) -> None:
         """Note that something could not be sent."""

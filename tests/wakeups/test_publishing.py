@@ -242,6 +242,16 @@ def test_a_failure_to_publish_raises_nowhere_and_is_reported_once(carrier, repor
     assert reported == [("no way", "pubsub"), ("no way again", "pubsub")]
 
 
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_a_signal_that_ends_the_process_while_it_publishes_is_obeyed(carrier, reported, kind):
+    """Handlers of signals raise in the main thread, wherever it is."""
+    carrier.error = kind()
+    with pytest.raises(kind):
+        enqueue_add()
+    assert [phase for _, phase in reported] == ["pubsub"]
+    assert Work.objects.get().status == "pending"
+
+
 @pytest.mark.parametrize("reason", ["slow", "failed before"])
 def test_the_committing_thread_does_not_publish(carrier, reason):
     carrier.is_quick = reason != "slow"
