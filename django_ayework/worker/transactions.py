@@ -347,12 +347,12 @@ class OwnTransaction:
         return self.spoilt()
 
     def spoilt(self) -> InvalidInstruction | None:
-        """Return an error if one of the database was caught: the commit would roll back, unnoticed."""
+        """Return an error if the commit would roll back unnoticed: after a caught error, or a close."""
         if not is_spoiled():
             return None
         return self._refusal(
             "catch an error of the database in its transaction, unless the failing part is in "
-            "transaction.atomic() of its own"
+            "transaction.atomic() of its own, and not to close the connection"
         )
 
     def _has_committed(self, settlement: Settlement, unanswered: Error) -> bool:

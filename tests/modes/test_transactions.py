@@ -139,6 +139,20 @@ def test_a_transaction_that_the_database_rolls_back_at_a_deadlock_is_not_settled
     assert "expected the handler not to catch an error of the database" in handle.state().error
 
 
+def test_a_handler_that_closes_the_connection_of_its_transaction_is_told_so(declare):
+    """Django marks the transaction as it does after an error, and its rows are lost."""
+
+    def act(ctx: Context):
+        Order.objects.create(reference="lost")
+        connection.close()
+
+    handle = enqueue(declare(act)())
+    with running_worker(burst=True) as worker:
+        worker._thread.join(20)
+    assert (handle.state().status, Order.objects.count()) == ("dead", 0)
+    assert "and not to close the connection." in handle.state().error
+
+
 @pytest.fixture
 def network(proxy, monkeypatch):  # noqa: F811
     """Let every connection that a thread opens from now on go through the proxy."""
