@@ -106,6 +106,11 @@ REMEDIES = (
     ),
     Remedy(lambda v: hasattr(v, "model_dump"), "a pydantic model", "pass its model_dump()"),
     Remedy(lambda v: isinstance(v, PurePath), "a path", "pass str(…) of it"),
+    Remedy(
+        lambda v: hasattr(v, "read") and hasattr(v, "META"),
+        "a request",
+        "pass what the handler needs of it, such as the primary key of its user",
+    ),
     Remedy(lambda v: hasattr(v, "read"), "a file", "save it and pass its name"),
     Remedy(lambda v: hasattr(type(v), "chain_state"), "a handle", "pass its id (.id)"),
     Remedy(lambda v: isinstance(v, Awaitable), "an awaitable", "await it first"),

@@ -12,6 +12,7 @@ from fractions import Fraction
 from pathlib import Path, PurePosixPath
 
 import pytest
+from django.http import HttpRequest
 from django.utils.datastructures import MultiValueDict
 from django.utils.functional import SimpleLazyObject
 
@@ -108,6 +109,7 @@ REMEDIES = {
     " (a pydantic model)": "; pass its model_dump()",
     " (a path)": "; pass str(…) of it",
     " (a file)": "; save it and pass its name",
+    " (a request)": "; pass what the handler needs of it, such as the primary key of its user",
     " (an iterable)": "; pass list(…) of it",
 }
 
@@ -121,11 +123,11 @@ REMEDIES = {
     (Products(), "Products", " (a queryset)"), (Product, "type", " (a class)"),
     (Colour.RED, "Colour", " (an enum member)"), (Price(1), "Price", " (a dataclass)"),
     (Schema(), "Schema", " (a pydantic model)"), (pathlib.PurePosixPath("a"), "PurePosixPath", " (a path)"),
-    (sys.stdin, type(sys.stdin).__name__, " (a file)"),
+    (sys.stdin, type(sys.stdin).__name__, " (a file)"), (HttpRequest(), "HttpRequest", " (a request)"),
     ({}.keys(), "dict_keys", " (an iterable)"), (deque([1]), "deque", " (an iterable)"),
     (print, "builtin_function_or_method", " (a callable)"),
     (object(), "object", ""), (1j, "complex", ""), (Moody(), "Moody", ""),
-], ids=range(18))  # fmt: skip
+], ids=range(19))  # fmt: skip
 def test_the_message_names_a_remedy(value, name, kind):
     message = f"expected a value that can be stored, got: {name}{kind} at input{REMEDIES[kind]}"
     assert str(refused(value)) == message
