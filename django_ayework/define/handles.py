@@ -178,6 +178,7 @@ MEANINGS = by_other_name(
         "handle.state().error": ("error", "errors", "traceback"),
         "handle.state().attempt": ("attempts",),
         "cancel(handle.id)": ("revoke", "abort"),
+        "retry(handle.id)": ("retry", "requeue"),
         "handle.id": ("task_id", "job_id", "pk"),
     }
 )

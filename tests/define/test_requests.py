@@ -172,7 +172,7 @@ FOREIGN = [
     (lambda: get_handle("some-id"), {
         "get": "handle.result(timeout=…)", "status": "handle.state().status", "task_id": "handle.id",
         "ready": "handle.state().status in Status.terminal", "revoke": "cancel(handle.id)",
-        "resutl": "'result'",
+        "retry": "retry(handle.id)", "requeue": "retry(handle.id)", "resutl": "'result'",
     }),
     (lambda: add(a=1, b=2), {
         "enqueue": "enqueue(work)", "delay": "enqueue(work)", "result": "enqueue(work).result()",
