@@ -237,6 +237,8 @@ def how_to_build(item: object) -> str:
         return f" Call the type: {name}(…)."
     if isfunction(item):
         return f" Is it a work? Write @work above {name}, and call it: {name}(…)."
+    if hasattr(item, "using") and hasattr(item, "enqueue"):
+        return " A task of Django is queued by its own enqueue(…)."
     return ""
 
 

@@ -6,8 +6,10 @@ from types import ModuleType
 
 import pytest
 
+from django_ayework import dependency, enqueue, get_handle
 from django_ayework.models import Work
 from django_ayework.testing import assert_enqueued, assert_not_enqueued, drain, enqueued, faults
+from tests.app.works import add
 from tests.documentation.pages import blocks
 from tests.tasks import kit
 
@@ -42,6 +44,18 @@ def test_what_is_no_task_of_this_backend_is_refused():
     for other in (functools.partial(len), kit.add.func):
         with pytest.raises(TypeError, match=r"^expected a type of work or its name"):
             assert_enqueued(other)
+
+
+def test_a_gate_and_blockers_wait_for_a_task_and_cannot_queue_one():
+    result = kit.add.enqueue(1)
+    after = add(a=1, b=2)
+    enqueue(dependency(on=[result], queue=[after]))
+    blocked = enqueue(add(a=3, b=4), blockers=[result])
+    assert blocked.state().status == "blocked" and get_handle(after.id).state() is None
+    drain()
+    assert (blocked.result(timeout=0), get_handle(after.id).result(timeout=0)) == (7, 3)
+    with pytest.raises(TypeError, match=r"\. A task of Django is queued by its own enqueue\(…\)\."):
+        dependency(on=[result], queue=[kit.add])
 
 
 def test_faults_take_a_task():
