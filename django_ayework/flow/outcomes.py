@@ -253,7 +253,7 @@ def log_failure(settlement: Settlement, decision: AttemptDecision) -> None:
             row.id, row.type, decision.reason, of, error, logged("work-dead"), extra=about,
         )  # fmt: skip
     else:
-        again = localtime(decision.run_at).strftime("%Y-%m-%d %H:%M:%S")
+        again = localtime(decision.run_at).strftime("%Y-%m-%d %H:%M:%S %Z")
         logger.warning(
             "Work %s (%s) failed (%s), and is tried again at %s: %s",
             row.id, row.type, of, again, error, extra=about,

@@ -418,7 +418,7 @@ EXPIRED = "(worker.quick) is dead (expired, attempt 0 of 3): deadline exceeded"
 @pytest.mark.parametrize(
     ("kind", "options", "level", "start", "end"),
     [
-        (fails_once, {}, "WARNING", AGAIN, ": ValueError: not yet"),
+        (fails_once, {}, "WARNING", AGAIN, " UTC: ValueError: not yet"),
         (gives_up, {}, "ERROR", "(worker.gives_up) is dead (aborted, attempt 1 of 3): no address", ""),
         (quick, {"expires": 0}, "ERROR", EXPIRED, ""),
     ],
