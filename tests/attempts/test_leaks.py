@@ -104,9 +104,10 @@ def test_the_next_works_of_the_thread_start_without_a_transaction(declared, capl
             assert [enqueue(writer(number=number)).result(timeout=20) for number in range(2)] == [False] * 2
             written = list(Order.objects.order_by("pk").values_list("reference", flat=True))
             assert written == [f"writer {number}" for number in range(2)], name
-            [warning] = [each.getMessage() for each in caplog.records if "left" in each.getMessage()]
-            assert "attempts.case" in warning
-            assert handle.id in warning or "batch" in warning
+            [record] = [each for each in caplog.records if "left" in each.getMessage()]
+            assert "attempts.case" in record.getMessage()
+            assert record.work_id == (None if is_batch else handle.id)
+            assert (handle.id if record.work_id else "batch") in record.getMessage()
             Order.objects.all().delete()
 
 
