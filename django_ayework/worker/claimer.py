@@ -192,6 +192,8 @@ class Claimer:
         if self.is_quiet:
             self.poll_if_due()
             return []
+        if self._controls_version is None:  # a message may name works of a type that is limited or paused
+            self.poll()
         claimed: list[WorkRow] = []
         try:
             if self.arrivals is not None:

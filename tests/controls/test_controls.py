@@ -17,6 +17,7 @@ from django_ayework import (
     aresume,
     enqueue,
     enqueue_many,
+    get_handle,
     limit,
     pause,
     registry,
@@ -27,10 +28,12 @@ from django_ayework.documentation import logged
 from django_ayework.errors import ImproperWork, InvalidOption
 from django_ayework.flow.controls import current_controls, queue_continuous
 from django_ayework.models import Work, WorkControl, WorkerProcess
+from django_ayework.signals import worker_started
 from django_ayework.testing import drain, now, running_worker
 from django_ayework.testing.factories import WorkFactory
 from django_ayework.worker import claimer as claimer_module
 from django_ayework.worker.worker import Worker
+from tests.attempts.conftest import connected
 from tests.claiming import claimer_of
 from tests.controls.works import RAN, declared, other, plain
 from tests.invariants import assert_consistent
@@ -196,6 +199,22 @@ def test_a_limit_holds_among_the_threads_of_a_worker_and_is_changed_meanwhile():
         enqueue(other()).result(timeout=20)
         most(10)
     assert_consistent()
+
+
+@with_workers
+def test_the_first_claim_of_a_worker_heeds_limits_and_pauses(settings):
+    """A message names works before the worker has read the controls."""
+    settings.AYEWORK = {**settings.AYEWORK, "PUBSUB": "local"}  # others may ask for a poll first
+    pause(type="controls.plain")
+
+    def queue(**kwargs: Any) -> None:
+        enqueue_many([plain(), *(declared() for _ in range(20))])
+
+    with connected(queue, worker_started), running_worker(concurrency=8):
+        eventually(lambda: count("controls.declared", "success") == 20)
+    ran = Work.objects.filter(type="controls.declared")
+    assert {get_handle(id).result(timeout=0) for id in ran.values_list("id", flat=True)} <= {1, 2}
+    assert (count("controls.plain", "pending"), RAN) == (1, [])
 
 
 @with_workers
