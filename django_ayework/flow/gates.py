@@ -71,8 +71,7 @@ def flush(unit_of_work: UnitOfWork) -> None:
     while unit_of_work.outcomes or unit_of_work.chain_outcomes or unit_of_work.undecided:
         decide_wave(unit_of_work)
     unit_of_work.groups.close(unit_of_work.effects)
-    if unit_of_work.attempts:
-        insert_attempts(unit_of_work.attempts)
+    insert_attempts(unit_of_work.attempts)
     if unit_of_work.rechecks:
         unit_of_work.effects.after.append(partial(recheck, unit_of_work.rechecks))
     if unit_of_work.unresolved:

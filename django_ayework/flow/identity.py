@@ -83,8 +83,6 @@ def leave_existing(rows: Sequence[WorkRow], released: bool = False) -> None:
     never made twice; those of ``AYEWORK["ID"]`` may be, and the work would be lost unnoticed. Works that a
     gate has ``released`` are not compared: an error would undo the settlement that opened the gate.
     """
-    if not rows:
-        return
     ids = sorted(row.id for row in rows)
     if not released and providers.id_maker() is not None:
         known = find_rows(ids)

@@ -208,8 +208,8 @@ def record_all(unit_of_work: UnitOfWork, won: Sequence[Settlement]) -> None:
     plain: list[Settlement] = []
     for settlement in won:
         row, ending = settlement.row, settlement.ending
-        if keeping and row.type in keeping and isinstance(ending, Success):
-            unit_of_work.attempts.append(attempt_row(settlement.row, Outcome.SUCCESS, unit_of_work.now))
+        if row.type in keeping and isinstance(ending, Success):
+            unit_of_work.attempts.append(attempt_row(row, Outcome.SUCCESS, unit_of_work.now))
         if not isinstance(ending, Success):
             record_decision(unit_of_work, settlement, ending)
         elif tells_groups or ending.new_works or ending.outputs or ending.needs_group:
@@ -237,10 +237,8 @@ def record_plain_successes(unit_of_work: UnitOfWork, plain: Sequence[Settlement]
     """Record the ends of works from which nothing follows but the ends of their groups and chains."""
     rows = [settlement.row for settlement in plain]
     unit_of_work.all_succeeded(rows)
-    types = {row.type for row in rows}
-    if heard := {type for type in types if has_receivers(Kind.SUCCEEDED, type)}:
-        items = plain if heard == types else [each for each in plain if each.row.type in heard]
-        unit_of_work.effects.batches.append(Successes(Kind.SUCCEEDED, unit_of_work.now, items))
+    if any(has_receivers(Kind.SUCCEEDED, type) for type in {row.type for row in rows}):
+        unit_of_work.effects.batches.append(Successes(Kind.SUCCEEDED, unit_of_work.now, plain))
 
 
 def continues(ending: Success | AttemptDecision) -> bool:
@@ -256,19 +254,16 @@ def record_success(unit_of_work: UnitOfWork, settlement: Settlement, success: Su
     Children are recorded before the end of their parent, so that the group does not settle in between.
     """
     row = settlement.row  # as the worker has read it
-    group_id = founded_by(row, success).get("group_id", row.group_id)
-    if group_id is not None:
+    after = row.after(success_of(row, success, unit_of_work.now))
+    if after.group_id is not None:
         if row.group_id is None:
-            unit_of_work.groups.founded(group_id)
-        unit_of_work.groups.contributed(group_id, row.id, success.contributions)
+            unit_of_work.groups.founded(after.group_id)
+        unit_of_work.groups.contributed(after.group_id, row.id, success.contributions)
     if success.new_works:
         require_new_steps(success, unit_of_work.insert(success.new_works))
     unit_of_work.outputs += success.outputs
-    row = row._replace(group_id=group_id)
-    if group_done_has_receivers() or has_receivers(Kind.SUCCEEDED, row.type):
-        row = row.after(success_of(row, success, unit_of_work.now))
-        unit_of_work.effects.happened(Kind.SUCCEEDED, row, settlement.seconds)
-    unit_of_work.ended(row, Status.SUCCESS, continues(success))
+    unit_of_work.effects.happened(Kind.SUCCEEDED, after, settlement.seconds)
+    unit_of_work.ended(after, Status.SUCCESS, continues(success))
 
 
 def require_new_steps(success: Success, taken: set[str]) -> None:
@@ -388,7 +383,7 @@ class Locked:
     def keeps(self, settlement: Settlement) -> bool:
         """Tell whether this settlement would have to wait."""
         is_kept = settlement.row.id in self.works or settlement.row.group_id in self.groups
-        return is_kept or (bool(self.units) and not self.units.isdisjoint(units_of_outputs(settlement)))
+        return is_kept or not self.units.isdisjoint(units_of_outputs(settlement))
 
 
 def units_of_outputs(settlement: Settlement) -> set[Pair]:

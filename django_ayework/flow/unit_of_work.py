@@ -194,7 +194,7 @@ class UnitOfWork:
         self.outputs: list[NewWork] = []
 
     def ended(self, row: WorkRow, status: Status, continues: bool = False) -> None:
-        """Note that a work has reached a terminal status; ``row`` is as it now is, if there are receivers.
+        """Note that a work has reached a terminal status; ``row`` is as it now is.
 
         Its chain has ended with it, unless it ``continues``. A work that this transaction has inserted could
         not be locked by a transaction that has begun to watch it, so its watchers are rechecked.
