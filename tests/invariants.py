@@ -108,6 +108,8 @@ def broken_rows(tables: Tables) -> Iterator[str]:
                 yield f"{work.status} {work} has {what}: {has}"
         if work.attempt < 0 or work.delivery < 0:
             yield f"{work} has attempt {work.attempt}, delivery {work.delivery}"
+        if work.completed_by is not None and not ended:
+            yield f"{work.status} {work} was completed by {work.completed_by}"
         if work.status == Status.SUCCESS and work.error:
             yield f"{work} succeeded with the error {work.error}"
 

@@ -32,6 +32,7 @@ def gate(on, condition="all-success", **options):
 def test_what_a_gate_waits_for():
     for id in "ab":
         enqueue(one(), id=id)
+    gate(["another"])
     waiting = gate(["a", "b", "c"])
     drain(limit=1)
     assert why(waiting, "waits_for_works", "not_queued") == (
@@ -69,8 +70,9 @@ def test_a_condition_or_a_waiter_that_cannot_be_read():
 
 
 def test_a_gate_that_can_open_only_if_works_are_retried():
-    waiting = gate(["a", "b"], on_unmet="wait")
-    enqueue(give_up(), id="a")
+    waiting, _ = gate(["a", "b"], on_unmet="wait"), gate(["other"], on_unmet="wait")
+    for id in ("a", "other"):
+        enqueue(give_up(), id=id)
     drain()
     text = 'It can open only if works are retried, and waits for that (on_unmet="wait"); retry a (dead).'
     assert text in why(waiting, "waits_for_works", "cannot_be_met", "not_queued")

@@ -371,6 +371,20 @@ def test_what_is_no_group_is_refused_and_the_message_says_which_is():
         retry(group="a", again=True)
 
 
+def test_a_work_that_is_cancelled_before_it_is_tried_again_keeps_its_last_error():
+    handle = enqueue(fail(), retry=Retry(attempts=2, base=60))
+    drain(raises=False)
+    handle.cancel()
+    assert (handle.state().status, handle.state().last_error) == ("cancelled", "RuntimeError: no luck")
+
+
+def test_a_group_whose_first_work_is_gone_is_a_group_still():
+    first, _ = together(2)
+    drain()
+    delete_chains(first)
+    assert (cancel(group=first.id), retry(group=first.id)) == ([], [])
+
+
 @pytest.mark.parametrize("retry_it", [retry, async_to_sync(aretry)], ids=["retry", "aretry"])
 def test_a_cancelled_group_is_retried_whole_and_runs_to_its_end(retry_it):
     handle = fanned_out()

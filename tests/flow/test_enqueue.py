@@ -324,6 +324,17 @@ def test_a_work_that_a_handler_queues_fails_its_attempt(ids):
     assert state.error is not None and "'same' exists" in state.error
 
 
+def test_a_gate_opens_although_another_work_has_the_id_of_one_that_it_releases(ids):
+    """An error would undo the end of the work that the gate watches."""
+    first, second = requests_of(ids, lambda: add(a=1, b=2), lambda: add(a=2, b=2))
+    watched = add(a=0, b=0)
+    gate = enqueue(dependency([watched], [first]))
+    enqueue_many([second, watched])
+    drain()
+    assert (gate.state().status, Work.objects.filter(status="success").count()) == ("success", 3)
+    assert json.loads(Work.objects.get(id="same").input) == {"a": 2, "b": 2}
+
+
 # --- options: which level wins, and when they are decided ---------------------------------------------
 
 

@@ -14,6 +14,7 @@ from django_ayework.errors import UnknownWorkType, WorkNotFound
 from django_ayework.models import DeadLetter, Gate, Waiter, Work
 from django_ayework.testing import drain, now, time_travel
 from django_ayework.testing.factories import WorkFactory
+from tests.app.models import Order
 from tests.app.works import add, fail
 from tests.flow.kit import Oops, Opaque, stated
 from tests.invariants import assert_consistent
@@ -131,7 +132,8 @@ def test_expires_counts_anew_after_a_retry_and_a_deadline_stays(bound):
 
 
 def test_a_success_is_run_again_as_a_new_work_whose_parent_it_is():
-    old = enqueue(seen(n=3), priority=4, fairness="a", queue="default")
+    order = Order.objects.create(reference="A1")
+    old = enqueue(seen(n=3), priority=4, fairness="a", queue="default", about=order)
     drain()
     before = Work.objects.filter(id=old.id).values().get()
     time_travel(3600)
@@ -150,6 +152,10 @@ def test_a_success_is_run_again_as_a_new_work_whose_parent_it_is():
     assert (state.priority, state.fairness, state.timeout, state.retry.attempts) == (4, "a", 5, 7)
     assert (state.group_id, state.chain_id) == (new.id, new.id)
     assert state.deadline - now() > timedelta(seconds=590), "expires counts anew"
+    assert state.start_at == state.queued_at <= now()
+    row = Work.objects.get(id=new.id, about_type="shop.order")
+    assert row.about_id == str(order.pk)
+    assert row.sort_key >= before["sort_key"] > "", "it waits in turn, as the success did"
     another = retry(old.id, {"n": 4}, again=True)
     drain()
     assert (old.result(), new.result()) == ([3, None, (), ()], [3, old.id, (), ()])

@@ -298,6 +298,7 @@ class TestFailures:
         broken.append(True)
         assert [after(seconds) for seconds in (60, 65)] == [0, 0]
         assert (firings(), firings("failed")) == (2, 1), "a later one is due"
+        assert Firing.objects.get(status="failed").error == "RuntimeError: True"
 
     @on_sqlite
     def test_a_firing_that_fails_for_long_has_failed_and_the_next_has_its_turn(self):

@@ -19,7 +19,7 @@ from django.db import OperationalError, connections
 from django_ayework import Worker, schedule
 from django_ayework.flow import scheduler as steps
 from django_ayework.models import Firing, Schedule, Work
-from django_ayework.testing import now, running_worker, tick
+from django_ayework.testing import now, running_worker, tick, time_travel
 from django_ayework.testing.factories import ScheduleFactory
 from django_ayework.worker import maintenance as scheduling
 from django_ayework.worker.maintenance import Scheduler
@@ -27,6 +27,25 @@ from tests.processes import ROOT, ended_well, eventually
 from tests.schedules.works import note
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_a_schedule_that_is_looked_at_too_early_is_left_until_it_is_due():
+    """Else every tick would look at it again at once."""
+    schedule(name="tick", every=60, run=note)
+    tick()
+    Schedule.objects.update(due_at=now() - timedelta(seconds=1))
+    assert tick() == 0
+    assert Schedule.objects.get().due_at == Schedule.objects.get().next_at > now()
+
+
+def test_no_more_firings_wait_than_a_bound_and_later_ones_are_skipped(monkeypatch):
+    monkeypatch.setattr(steps, "BOUND", 2)
+    schedule(name="tick", every=60, run=note, overlap="queue")
+    tick()
+    for _ in range(5):
+        time_travel(60)
+        tick()
+    assert Counter(Firing.objects.values_list("status", flat=True)) == {"fired": 1, "queued": 2, "skipped": 2}
 
 
 @pytest.mark.parametrize("scheduler", [True, pytest.param(False, marks=pytest.mark.vendors("sqlite"))])

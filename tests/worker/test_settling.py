@@ -4,7 +4,7 @@ import logging
 import threading
 
 import pytest
-from django.db import DataError, OperationalError
+from django.db import DataError, OperationalError, connection
 from django.db.backends.signals import connection_created
 
 from django_ayework import Retry, enqueue, enqueue_many
@@ -159,6 +159,23 @@ def test_all_works_whose_append_raises_are_found_at_once(failing):
     group = Group.objects.get()
     assert (group.value, group.open, group.dead) == (str(64 - len(bad)), 0, len(bad))
     assert Attempt.objects.filter(error="ArithmeticError: poison 1").count() == 1
+
+
+def test_a_work_whose_append_spoils_the_transaction_fails_alone(caplog):
+    """The functions of the others in its group would fail only because of it. The log shows its traceback."""
+
+    def spoil(total):
+        connection.close()
+
+    handles = queue_quick(5, together=True, retry=ONCE)
+    bad = handles[2].id
+    add = Contribution(None, append=lambda total: str(int(total or 0) + Work.objects.filter(id=bad).count()))
+    spoils = Contribution(None, append=spoil)
+    Settling(claim_all().values(), lambda id: Success(contributions=(spoils if id == bad else add,))).run()
+    assert Work.objects.get(status="dead").id == bad
+    group = Group.objects.get()
+    assert (group.value, group.open, group.dead) == ("4", 0, 1)
+    assert "in require_unspoilt" in caplog.text
 
 
 def test_a_settler_that_stops_settles_everything_in_hand(monkeypatch):
