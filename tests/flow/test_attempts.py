@@ -261,9 +261,9 @@ def test_what_the_handler_raises_itself_wins_and_the_hook_is_not_called(outcome,
 
 
 def test_at_its_deadline_a_work_still_starts_and_past_it_expires_whatever_its_type(events):
-    started, late = (enqueue(add(a=1, b=2), expires=seconds) for seconds in (60, 58))
-    unknown = WorkFactory(type="t.gone", deadline=now() + timedelta(seconds=30))
-    time_travel(59)
+    started, late = (enqueue(add(a=1, b=2), expires=seconds) for seconds in (600, 580))
+    unknown = WorkFactory(type="t.gone", deadline=now() + timedelta(seconds=300))
+    time_travel(590)
     report = drain()
     assert (report.ran, report.dead, report.succeeded) == (3, 2, 1)
     assert started.result(timeout=0) == 3
