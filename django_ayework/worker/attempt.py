@@ -392,9 +392,11 @@ def judged(attempt: Attempt, error: BaseException) -> Settlement:
 def escaped(delivery: Delivery, error: BaseException) -> Settlement | None:
     """Return how an attempt ended whose coroutine was torn down by an error before it could conclude.
 
-    asyncio closes a coroutine that meets a GeneratorExit from a thread or a task.
+    asyncio closes a coroutine that meets a GeneratorExit from a thread or a task. A worker that stops gives
+    the work back.
     """
-    if delivery.settled or delivery.started_at is None:
+    is_given_back = delivery.signal.reason is AbortReason.SHUTDOWN
+    if delivery.settled or delivery.started_at is None or is_given_back:
         return None
     decision = decide_failure(error, None, retry_input_of(delivery.row, clock.now()))
     return Settlement(delivery.row, decision, traceback_of(error), class_path(error), delivery.seconds)

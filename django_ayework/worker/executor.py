@@ -93,7 +93,7 @@ class EventLoopThread:
         self._loop.set_default_executor(TendedThreads(thread_name_prefix="ayework-async-call"))
         #: Queries of tasks that have outlived their handlers.
         self._late_calls = TendedThreads(1, "ayework-async-late")
-        self._tasks: set[asyncio.Task[list[Ended]]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._lock = threading.Lock()
         self._is_over = False
         self._thread = threading.Thread(target=self._run, name="ayework-async", daemon=True)
@@ -151,33 +151,44 @@ class EventLoopThread:
         self._loop.call_later(BEAT_EVERY, self._beat)
 
     def _spawn(self, load: Load, on_end: Callable[[], None]) -> None:
-        task = self._loop.create_task(self._attempt(load))
+        outcomes: list[Ended] = []
+        task = self._loop.create_task(self._attempt(load, outcomes))
         self._tasks.add(task)
-        task.add_done_callback(partial(self._ended, load, on_end))
+        task.add_done_callback(partial(self._ended, load, on_end, outcomes))
 
-    def _ended(self, load: Load, on_end: Callable[[], None], task: asyncio.Task[list[Ended]]) -> None:
-        """Hand on the outcomes; or begin anew, if a handler has cancelled the task before its first step."""
+    def _ended(
+        self, load: Load, on_end: Callable[[], None], outcomes: list[Ended], task: asyncio.Task[None]
+    ) -> None:
+        """Hand on the outcomes; or begin anew, if a handler has cancelled the task before its first step.
+
+        A task that its handler has cancelled in its last step ends as cancelled, too, and has its outcomes.
+        """
         self._tasks.discard(task)
-        if task.cancelled() and not self._is_over:
+        if not outcomes and not self._is_over:
             self._spawn(load, on_end)
             return
         try:
-            self.finished(load, without_outcome(load) if task.cancelled() else task.result())
+            self.finished(load, outcomes or without_outcome(load))
         finally:
             on_end()
 
-    async def _attempt(self, load: Load) -> list[Ended]:
-        """Run one load; return its outcomes in any case."""
+    async def _attempt(self, load: Load, outcomes: list[Ended]) -> None:
+        """Run one load; add its outcomes in any case.
+
+        A worker that stops gives a work back whose task it has cancelled. Who else cancels the task before
+        the handler is called fails the attempt.
+        """
         try:
             error = await self._why_not(load)
             if not load.start():
-                return without_outcome(load)
-            return await self._isolated(load) if error is None else put_off_all(load, error)
-        except asyncio.CancelledError:  # the worker stops, and gives the work back
-            return without_outcome(load)
+                outcomes += without_outcome(load)
+            else:
+                outcomes += await self._isolated(load) if error is None else put_off_all(load, error)
+        except asyncio.CancelledError as error:
+            outcomes += [(each, None if self._is_over else escaped(each, error)) for each in load.deliveries]
         except BaseException as error:
             report(error, "queue", f"the engine failed on {load}")
-            return [(each, escaped(each, error)) for each in load.deliveries]
+            outcomes += [(each, escaped(each, error)) for each in load.deliveries]
 
     async def _why_not(self, load: Load) -> BaseException | None:
         """Return why last attempts cannot begin. One load begins at a time, once the one before was called.

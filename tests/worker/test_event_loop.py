@@ -12,8 +12,10 @@ from django.utils.translation import activate, get_language
 
 from django_ayework import Retry, enqueue, work
 from django_ayework.api import enqueue_many
-from django_ayework.models import Work
+from django_ayework.models import Attempt, Work
+from django_ayework.signals import work_started
 from django_ayework.testing import running_worker
+from tests.attempts.conftest import connected
 from tests.marks import own_session
 from tests.processes import eventually
 from tests.worker.conftest import all_end
@@ -39,10 +41,16 @@ def test_an_async_handler_sees_no_context_variables_of_another(stage):
     assert set(seen) == {("none", "en-us")}
 
 
-def test_an_async_handler_that_cancels_its_own_task_and_returns_has_succeeded(stage):
+@pytest.mark.parametrize("has_thread", [True, False])
+def test_an_async_handler_that_cancels_its_own_task_and_returns_has_succeeded(stage, has_thread):
+    """Without a thread to clean up asyncio calls the task cancelled, though its coroutine has returned."""
+    calls = []
+
     @work(name="worker.cancels_itself")
     async def cancels_itself() -> int:
-        await sync_to_async(Work.objects.count)()  # so there is a thread to clean up
+        calls.append("called")
+        if has_thread:
+            await sync_to_async(Work.objects.count)()
         task = asyncio.current_task()
         assert task is not None
         task.cancel()
@@ -50,6 +58,34 @@ def test_an_async_handler_that_cancels_its_own_task_and_returns_has_succeeded(st
 
     with running_worker():
         assert enqueue(cancels_itself()).result(timeout=10) == 2
+    assert calls == ["called"]
+
+
+def test_a_task_that_is_cancelled_before_its_handler_is_called_fails_an_attempt_and_no_more(stage):
+    """The work would wait for the end of its lease if the worker took the cancellation for its own."""
+    opening, goes_on = threading.Event(), threading.Event()
+
+    def receive(work, **more) -> None:
+        if work.type == "worker.opens" and work.attempt == 1:
+            opening.set()
+            goes_on.wait(10)
+
+    @work(name="worker.opens", retry=Retry(attempts=2, base=0))
+    async def opens() -> int:
+        return 2
+
+    @work(name="worker.cancels_the_rest")
+    async def cancels_the_rest() -> None:
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+
+    with connected(receive, work_started), running_worker():
+        handle = enqueue(opens())
+        assert opening.wait(10)
+        all_end([enqueue(cancels_the_rest())])
+        goes_on.set()
+        assert handle.result(timeout=10) == 2
+    assert [*Attempt.objects.values_list("outcome", "error")] == [("failed", "CancelledError")]
 
 
 def test_an_async_handler_that_cancels_all_tasks_costs_no_work_and_no_slot(stage):
