@@ -97,11 +97,11 @@ async def arun(load: Delivery | Batch, services: EngineServices) -> list[Ended]:
     with await in_thread_if(call.may_query_before, call.logged):
         try:
             conclude = partial(call.concluded, await call.awaited())  # may judge works of a batch
-            return ended + await in_thread_if(has_advice and call.is_batch, conclude)
+            return ended + await in_thread_if(call.is_completing or (has_advice and call.is_batch), conclude)
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and AbortReason.SHUTDOWN in call.reasons():
                 raise
-            return ended + await in_thread_if(has_advice, partial(call.failed, error))
+            return ended + await in_thread_if(call.is_completing or has_advice, partial(call.failed, error))
 
 
 async def in_thread_if(is_needed: bool, act: Callable[[], T]) -> T:
@@ -190,6 +190,11 @@ class HandlerCall:
         """Whether code of the project's that makes the block of the attempt may query."""
         options = self.attempt.delivery.options
         return bool(log_hooks(self.work_type) or (propagators and (options.released or options.blocked)))
+
+    @property
+    def is_completing(self) -> bool:
+        """Whether the work's thread may still commit the outcome, as ``ctx.acomplete`` was cancelled."""
+        return self.transactions is not None and self.transactions.is_completing
 
     def logged(self) -> AbstractContextManager[None]:
         """Return the block in which log records name the attempt, and propagators surround it.

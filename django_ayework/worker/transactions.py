@@ -89,6 +89,8 @@ class AttemptTransactions:
         #: The stages that were called, and whose block was not entered or whose coroutine was not awaited.
         self.not_begun: set[str] = set()
         self._preparing = False
+        #: Whether the work's thread is to complete, and has not ended that: the handler may be cancelled.
+        self.is_completing = False
 
     def __enter__(self) -> None:
         """Open the transaction of a type with ``atomic=True``."""
@@ -177,6 +179,7 @@ class AttemptTransactions:
         It cannot stay open until the handler returns: other coroutines share its connection.
         """
         self._require("complete", is_async=True)
+        self.is_completing = True
         return await in_thread(partial(self._completed, context, act))
 
     def _prepared(self, act: Callable[[], T]) -> T:
@@ -186,6 +189,12 @@ class AttemptTransactions:
             return returned
 
     def _completed(self, context: Context, act: Callable[[], T]) -> T:
+        try:
+            return self._complete_here(context, act)
+        finally:
+            self.is_completing = False
+
+    def _complete_here(self, context: Context, act: Callable[[], T]) -> T:
         before = len(context.built)
         with forgetting(context, before), OwnTransaction(self, settles=True) as own:
             self._require_own()

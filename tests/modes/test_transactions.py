@@ -1,5 +1,6 @@
 """The transaction of an attempt: what its commit brings, and what is left when the work is lost."""
 
+import asyncio
 import threading
 from contextlib import suppress
 from datetime import timedelta
@@ -80,6 +81,36 @@ def test_callbacks_that_raise_are_reported_and_stop_neither_others_nor_signals_n
     assert handle.state().progress == {"done": 2, "total": 3, "note": ""}
     assert (notes(), [text for text, _ in reported]) == (["complete 1"], ["after the commit", "it exits"])
     assert (called, received) == (["behind it", "the next"], [("succeeded", handle.id)])
+
+
+@pytest.mark.parametrize(("returns", "error"), [(False, "given up"), (True, "complete has given another outcome already")])
+def test_a_handler_that_cancels_its_completion_and_goes_on_has_succeeded_once_that_commits(
+    reported, received, returns, error
+):
+    """The work's thread is writing by then, and cannot be stopped."""
+
+    def act(ctx: Context) -> str:
+        note(ctx, "complete")
+        works.stage.hold(ctx)
+        return "completed"
+
+    async def handler(ctx: Context) -> str:
+        completion = asyncio.create_task(ctx.acomplete(lambda: act(ctx)))
+        while not works.stage.arrived.is_set():
+            await asyncio.sleep(0.01)
+        completion.cancel()
+        with suppress(asyncio.CancelledError):
+            await completion
+        asyncio.get_running_loop().call_soon(works.stage.go.set)  # once this handler has ended
+        if not returns:
+            raise RuntimeError("given up")
+        return "another outcome"
+
+    handle = enqueue(work(name="modes.case", retry=ONCE)(handler)())
+    with running_worker(burst=True) as worker:
+        worker._thread.join(20)
+    assert (handle.result(), notes(), received) == ("completed", ["complete 1"], [("succeeded", handle.id)])
+    assert [(error in text, phase) for text, phase in reported] == [(True, "commit")]
 
 
 @pytest.mark.vendors("postgresql")
