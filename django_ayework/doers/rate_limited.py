@@ -122,7 +122,7 @@ class Limits:
             return self._key
         try:
             return str(self._key(hints))
-        except Exception as error:
+        except BaseException as error:
             report(error, "the key function of a rate-limited doer raised")
             return DEFAULT_KEY
 
@@ -202,7 +202,7 @@ class RateLimited(BaseDoer):
         try:
             pause = self._start_allowed()
             self._error_pause = RETRY_FLOOR
-        except Exception as error:
+        except BaseException as error:  # of a Store or a doer of the project's
             report(error, "a rate-limited doer could not start its tasks and tries again")
             pause = self._error_pause
             self._error_pause = min(2 * pause, LONGEST_PAUSE)
@@ -232,7 +232,7 @@ class RateLimited(BaseDoer):
         try:
             started = Started(held.task, self._end_one)
             self._inner.submit(started, held.fairness, held.priority, held.created_at)
-        except Exception:
+        except BaseException:
             self._keep(held)
             self._end_one()
             raise

@@ -187,13 +187,14 @@ class Kit:
 class Broken:
     """A limiter that raises so many times, and then allows everything."""
 
-    def __init__(self, times: int) -> None:
+    def __init__(self, times: int, error: type[BaseException] = ConnectionError) -> None:
         self.times = times
+        self.error = error
 
     def hit(self, name):
         if self.times:
             self.times -= 1
-            raise ConnectionError("no store")
+            raise self.error("no store")
         return FixedWindow(1, 1).hit(NOON)
 
     peek = hit

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from asyncio import CancelledError
 from collections import Counter
 from datetime import timedelta
 from functools import partial
@@ -18,6 +19,8 @@ from tests.architecture.sources import ROOT
 from tests.doers.kit import Broken, Holding, Inline
 
 HOUR = 3600.0
+#: A library that works with asyncio raises CancelledError, which is no Exception.
+each_kind = pytest.mark.parametrize("kind", [ConnectionError, CancelledError])
 
 
 @pytest.mark.parametrize("window", [1, 0.06])
@@ -134,10 +137,14 @@ def test_each_key_has_a_count_of_its_own_and_holds_up_no_other(kit, as_text):
     assert (kit.run(), kit.run(1)) == (["a1", "b1", "c1"], ["a2"])
 
 
-def test_a_key_function_that_raises_is_reported_once_and_loses_no_task(kit, reported):
-    kit.submit(kit.doer(limit=1, key=lambda hints: 1 / 0), "a", "b")
+@each_kind
+def test_a_key_function_that_raises_is_reported_once_and_loses_no_task(kit, reported, kind):
+    def key(hints) -> str:
+        raise kind("no key")
+
+    kit.submit(kit.doer(limit=1, key=key), "a", "b")
     assert kit.run(5) == ["a", "b"]
-    assert reported == [("division by zero", "queue")] * 2
+    assert reported == [("no key", "queue")] * 2
 
 
 def test_the_timer_is_set_for_the_soonest_that_may_start_and_has_a_floor(kit):
@@ -193,11 +200,12 @@ class TestInnerDoers:
         kit.run()
         assert (len(inner.tasks), kit.delay) == (2, RETRY_FLOOR)
 
-    def test_one_that_refuses_a_task_leaves_it_waiting(self, kit, reported):
+    @each_kind
+    def test_one_that_refuses_a_task_leaves_it_waiting(self, kit, reported, kind):
         class Refusing(Inline):
             def submit(self, task, *hints) -> None:
                 if not reported:
-                    raise RuntimeError("no")
+                    raise kind("no")
                 super().submit(task, *hints)
 
         doer = kit.doer(limit=10, inner=Refusing())
@@ -208,9 +216,10 @@ class TestInnerDoers:
 
 
 class TestErrorsOfTheStore:
+    @each_kind
     @pytest.mark.parametrize("of_label", [False, True])
-    def test_one_is_reported_and_costs_the_floor_but_no_task(self, kit, reported, of_label):
-        limiter = Broken(1)
+    def test_one_is_reported_and_costs_the_floor_but_no_task(self, kit, reported, of_label, kind):
+        limiter = Broken(1, kind)
         doer = kit.of(Limits(kit.limiter(10, 1), limiter, None) if of_label else Limits(limiter, None, None))
         for round in (1, 2):
             limiter.times = 1  # a success in between brings back the floor
