@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import ClassVar, ParamSpec
@@ -341,3 +342,9 @@ def no_attribute(owner: str, name: str, known: Iterable[str], meanings: Mapping[
     """Return the error for a missing attribute, with the nearest one; none is suggested for private names."""
     hint = "" if name.startswith("_") else did_you_mean(name, known, meanings)
     return AttributeError(f"{owner} object has no attribute {name!r}{'.' if hint else ''}{hint}")
+
+
+def ends_process(error: BaseException) -> bool:
+    """Tell whether an error ends the process: in the main thread handlers of signals raise such errors."""
+    is_main = threading.current_thread() is threading.main_thread()
+    return is_main and isinstance(error, (KeyboardInterrupt, SystemExit))

@@ -94,7 +94,8 @@ class RunningAttempt(ABC):
 class Propagator:
     """Stores headers with new works, and surrounds their attempts; a subclass has one method or both.
 
-    An exception of a propagator is reported to ``ON_ERROR``, and has no other effect.
+    An exception of a propagator is reported to ``ON_ERROR``, and has no other effect, unless it ends the
+    process: KeyboardInterrupt and SystemExit in the main thread.
     """
 
     def inject(self, queueing: Queueing) -> Mapping[str, str]:

@@ -13,6 +13,8 @@ from typing import Any
 from asgiref.sync import async_to_sync
 from django.dispatch import Signal
 
+from django_ayework.errors import ends_process
+
 logger = logging.getLogger("django.dispatch")
 
 #: One object for each name: Django tells senders apart by identity.
@@ -36,7 +38,10 @@ class RobustSignal(Signal):
         return bool(self._live_receivers(named(sender))[1])
 
     def send_robust(self, sender: Any, **named_values: Any) -> list[tuple[Any, Any]]:
-        """Send to all receivers; return each with its answer, or with the exception it raised."""
+        """Send to all receivers; return each with its answer, or with the exception it raised.
+
+        Raises an exception that ends the process.
+        """
         if not self.receivers:
             return []
         plain, asynchronous = self._live_receivers(sender)
@@ -48,6 +53,8 @@ class RobustSignal(Signal):
             except BaseException as error:
                 with suppress(BaseException):  # an error that cannot be printed, or a handler of the log
                     logger.error("Error calling %r in Signal.send_robust()", receiver, exc_info=error)
+                if ends_process(error):
+                    raise
                 answer = error
             answers.append((receiver, answer))
         return answers

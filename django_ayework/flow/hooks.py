@@ -20,6 +20,7 @@ from django_ayework.define.handles import WorkState
 from django_ayework.define.types import AnyWorkType, registry
 from django_ayework.documentation import logged, type_error
 from django_ayework.doers.base import BacklogPolicy
+from django_ayework.errors import ends_process
 from django_ayework.flow.payloads import arguments_for_people, codec_of, decode_value
 from django_ayework.flow.states import state_of
 from django_ayework.logs import AttemptFacts
@@ -44,17 +45,22 @@ def send(signal: RobustSignal, of: str, sender: object, **facts: Any) -> None:
 
 
 def guarded(hook: Callable[..., Any] | str, *args: Any) -> Any:
-    """Call a hook, given as a callable or as a dotted path; report an exception and return None."""
+    """Call a hook, given as a callable or as a dotted path; report an exception and return None.
+
+    Raises an exception that ends the process.
+    """
     try:
         with project_code():
             return resolved_hook(hook)(*args)
     except BaseException as error:  # SystemExit too: the thread goes on
         report(error, "hook", f"the hook {hook!r} raised")
+        if ends_process(error):
+            raise
         return None
 
 
 def report(error: BaseException, phase: str, message: str, brief: bool = False) -> None:
-    """Log an error, send ``error_reported`` and call ``ON_ERROR``; nothing that these raise gets through.
+    """Log an error, send ``error_reported`` and call ``ON_ERROR``; let through only what ends the process.
 
     ``brief`` leaves out the traceback of an error that was logged before and lasts.
     """
@@ -70,19 +76,23 @@ def report(error: BaseException, phase: str, message: str, brief: bool = False) 
         try:
             with project_code():
                 on_error(error, phase)
-        except BaseException:
+        except BaseException as raised:
             with printed_errors():
                 logger.exception("ON_ERROR itself raised. %s", logged("error-not-reported"))
+            if ends_process(raised):
+                raise
 
 
 @contextmanager
 def printed_errors() -> Generator[None]:
-    """Print what a handler of the log raises in the block, and go on."""
+    """Print what a handler of the log raises in the block, and go on unless that ends the process."""
     try:
         yield
     except BaseException as error:
         with suppress(BaseException):  # an error that cannot be printed, or nothing to print to
             print(traceback_of(error), file=sys.stderr)
+        if ends_process(error):
+            raise
 
 
 def resolved_hook(hook: Any) -> Callable[..., Any]:

@@ -17,6 +17,7 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeAlias
 
 from django_ayework.compat import after_fork_in_child
 from django_ayework.define.context import AbortReason
+from django_ayework.errors import ends_process
 from django_ayework.flow.hooks import report
 from django_ayework.flow.sending import Sender, push_pending
 from django_ayework.heartbeat import Heartbeat
@@ -275,6 +276,8 @@ def subscribe(channel: str, listener: Callable[[str], None]) -> Unsubscribe:
         return partial(end_subscription, get_pubsub().subscribe(channel, listener))
     except BaseException as error:
         report(error, "pubsub", "notifications of other processes do not arrive, so this process polls")
+        if ends_process(error):
+            raise
         return lambda: None
 
 
@@ -284,6 +287,8 @@ def end_subscription(unsubscribe: Unsubscribe) -> None:
         unsubscribe()
     except BaseException as error:
         report(error, "pubsub", "a subscription to notifications of other processes could not be ended")
+        if ends_process(error):
+            raise
 
 
 def receives_remote() -> bool:

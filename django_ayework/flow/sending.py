@@ -17,6 +17,7 @@ from django.db import connections
 from django_ayework.compat import after_fork_in_child
 from django_ayework.conf import get_settings
 from django_ayework.define.types import registry
+from django_ayework.errors import ends_process
 from django_ayework.flow.hooks import report
 from django_ayework.ports.queue import get_queue
 from django_ayework.rules.controls import DEFAULT_WEIGHT, TypeControl
@@ -163,17 +164,13 @@ class Sender(ABC, Generic[N]):
             return self._take(time.monotonic())
 
     def _send(self, batch: Pending[N]) -> None:
-        """Send a batch; an error is reported once while it lasts.
-
-        Raises KeyboardInterrupt and SystemExit in the main thread, where handlers of signals raise them.
-        """
+        """Send a batch; an error is reported once while it lasts, and raised if it ends the process."""
         try:
             self.transmit(batch)
             self._is_failing = False
         except BaseException as error:  # of a PubSub or Queue of the project's
             self.fail(error)
-            is_main = threading.current_thread() is threading.main_thread()
-            if is_main and isinstance(error, (KeyboardInterrupt, SystemExit)):
+            if ends_process(error):
                 raise
 
     def fail(self, error: BaseException) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import pickle
 import threading
 from collections.abc import Iterator
@@ -14,10 +15,22 @@ import pytest
 from django.db import OperationalError, connections
 from django.dispatch import Signal
 
-from django_ayework import Defer, Retry, WorkState, dependency, enqueue, enqueue_many, retry, signals, work
+from django_ayework import (
+    Defer,
+    Retry,
+    WorkState,
+    dependency,
+    enqueue,
+    enqueue_many,
+    propagation,
+    retry,
+    signals,
+    work,
+)
 from django_ayework.define.handles import WorkEvent
 from django_ayework.flow import events
 from django_ayework.models import Work
+from django_ayework.propagation import Propagator
 from django_ayework.testing import drain, enqueued, now, running_worker, time_travel
 from tests.app.works import add, fail
 from tests.flow.kit import ONCE, connected, parent, stated
@@ -258,6 +271,35 @@ def test_a_receiver_that_raises_is_reported_and_the_others_are_called(
     assert reported == [("receiver down", "hook")] * calls
     assert [name for name, _, _ in signalled] == ["queued", "started", "succeeded", "group_done"]
     assert kinds(batches) == ["queued", "started", "succeeded"]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("place", ["receiver", "hook", "propagator", "ON_ERROR", "log"])
+def test_a_signal_that_ends_the_process_in_code_of_the_project_is_obeyed(configure, monkeypatch, place, kind):
+    """Handlers of signals raise in the main thread, wherever it is: Ctrl-C ends a command that enqueues."""
+
+    def interrupted(*given: Any, **keywords: Any) -> None:
+        raise kind("by a signal")
+
+    def broken(event: WorkEvent) -> None:
+        raise LookupError("hook down")
+
+    on_error = {"ON_ERROR": interrupted} if place == "ON_ERROR" else {}
+    configure(ON_EVENT=interrupted if place == "hook" else broken, **on_error)
+    if place == "log":
+        monkeypatch.setattr(logging.getLogger("django_ayework"), "handle", interrupted)
+    propagator = Propagator()
+    if place == "propagator":
+        monkeypatch.setattr(propagator, "inject", interrupted)
+        propagation.register(propagator)
+    receiving = [signals.work_queued] if place == "receiver" else []
+    try:
+        with connected(interrupted, *receiving), pytest.raises(kind, match="by a signal"):
+            enqueue(add(a=1, b=2))
+    finally:
+        propagation.unregister(propagator)
+    assert Work.objects.count() == (place != "propagator")
 
 
 def test_a_hook_may_queue_works(configure):

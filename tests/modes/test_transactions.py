@@ -83,7 +83,9 @@ def test_callbacks_that_raise_are_reported_and_stop_neither_others_nor_signals_n
     assert (called, received) == (["behind it", "the next"], [("succeeded", handle.id)])
 
 
-@pytest.mark.parametrize(("returns", "error"), [(False, "given up"), (True, "complete has given another outcome already")])
+@pytest.mark.parametrize(
+    ("returns", "error"), [(False, "given up"), (True, "complete has given another outcome already")]
+)
 def test_a_handler_that_cancels_its_completion_and_goes_on_has_succeeded_once_that_commits(
     reported, received, returns, error
 ):

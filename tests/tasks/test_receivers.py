@@ -1,5 +1,7 @@
 """What receivers of the signals of tasks do has no effect on tasks."""
 
+from asyncio import CancelledError
+
 import pytest
 from django.db import transaction
 
@@ -11,7 +13,7 @@ from tests.tasks.kit import finished
 pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 
 
-@pytest.mark.parametrize("error", [RuntimeError, SystemExit])
+@pytest.mark.parametrize("error", [RuntimeError, CancelledError])
 @pytest.mark.parametrize("name", ["task_enqueued", "task_started", "task_finished"])
 def test_a_receiver_that_raises_changes_nothing(name, error):
     def receiver(**keywords):
@@ -24,6 +26,21 @@ def test_a_receiver_that_raises_changes_nothing(name, error):
     finally:
         signal.disconnect(receiver)
     assert (result.status, result.attempts) == ("SUCCESSFUL", 1)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_a_signal_that_ends_the_process_in_a_receiver_is_obeyed(error):
+    """Handlers of signals raise in the main thread, wherever it is."""
+
+    def receiver(**keywords):
+        raise error
+
+    kit.signals.task_enqueued.connect(receiver)
+    try:
+        with pytest.raises(error):
+            kit.add.enqueue(1)
+    finally:
+        kit.signals.task_enqueued.disconnect(receiver)
 
 
 @each_database

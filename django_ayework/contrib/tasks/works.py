@@ -33,7 +33,7 @@ from django_ayework.define.handles import Kind, WorkEvent, WorkState
 from django_ayework.define.options import checked
 from django_ayework.define.types import registry
 from django_ayework.documentation import logged
-from django_ayework.errors import WorkCancelled, WorkFailed
+from django_ayework.errors import WorkCancelled, WorkFailed, ends_process
 from django_ayework.flow.enqueue import insert
 from django_ayework.flow.identity import require_identity_fits
 from django_ayework.flow.new_works import build_new_works
@@ -247,8 +247,10 @@ def send(signal: Signal, result: AnyResult) -> None:
     try:
         with project_code(), savepoints() if has_other_receivers(signal, OWN_RECEIVERS) else nullcontext():
             signal.send_robust(**values)
-    except BaseException:
+    except BaseException as error:
         logger.exception("A receiver of a signal of tasks raised. %s", logged("task-receiver-raised"))
+        if ends_process(error):
+            raise
 
 
 def sender_of(result: AnyResult) -> type[BaseTaskBackend]:
