@@ -19,7 +19,7 @@ from django_ayework.define.options import ENQUEUE_OPTIONS, check_flag, checked, 
 from django_ayework.define.requests import WorkRequest, require_requests
 from django_ayework.define.types import WorkType, registry
 from django_ayework.documentation import type_error
-from django_ayework.errors import InvalidOption, InvalidWorkId, NotEnqueued
+from django_ayework.errors import InvalidOption, InvalidWorkId, NotEnqueued, ends_process
 from django_ayework.flow.events import Effects
 from django_ayework.flow.gates import flush
 from django_ayework.flow.handles import Handle
@@ -216,7 +216,9 @@ def go_on(rows: Sequence[WorkRow], insert: Callable[[], object], passed: frozens
     """Go on after a commit; report an error, as Django would skip the callbacks that follow."""
     try:
         insert_after_commit(rows, insert, passed)
-    except Exception as error:
+    except BaseException as error:
+        if ends_process(error):
+            raise
         report_not_enqueued(rows, error)
 
 
@@ -229,7 +231,7 @@ def open_transactions(passed: frozenset[str]) -> frozenset[str]:
     )
 
 
-def report_not_enqueued(rows: Sequence[WorkRow], error: Exception) -> None:
+def report_not_enqueued(rows: Sequence[WorkRow], error: BaseException) -> None:
     """Report works that were not inserted, so that they can be enqueued again by hand."""
     names = [f"{row.id} ({row.type})" for row in rows[:NAMED]]
     if len(rows) > NAMED:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
@@ -118,6 +119,23 @@ def test_an_insert_that_fails_is_reported_and_keeps_no_other_callback_from_runni
     [record] = [record for record in caplog.records if record.levelname == "ERROR"]
     assert requests[0].id in record.getMessage() and add.name in record.getMessage()
     assert (after, Work.objects.get().id) == (["ran"], "behind")
+
+
+@on_sqlite
+def test_an_insert_that_a_wrapper_of_statements_cancels_is_reported(reported):
+    """CancelledError is no Exception."""
+
+    def cancel(execute, sql, *given):
+        if sql.startswith("INSERT"):
+            raise CancelledError("by the wrapper")
+        return execute(sql, *given)
+
+    after: list[str] = []
+    with connection.execute_wrapper(cancel), transaction.atomic():
+        handle = enqueue(add(a=1, b=2), on_commit=True)
+        transaction.on_commit(lambda: after.append("ran"))
+    [(error, phase)] = reported
+    assert (handle.id in error, phase, after) == (True, "commit", ["ran"])
 
 
 @pytest.mark.django_db
