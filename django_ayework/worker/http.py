@@ -16,6 +16,7 @@ from http import HTTPStatus
 from typing import ClassVar, NamedTuple, Protocol
 
 from django_ayework.documentation import logged
+from django_ayework.errors import ends_process
 from django_ayework.store.sessions import engine_session
 
 logger = logging.getLogger("django_ayework")
@@ -111,7 +112,9 @@ class HttpServer(ABC):
             return json_response(405, {"error": f"expected GET, got: {method!r}."})
         try:
             response = self.respond(path) if path in self.paths else None
-        except Exception as error:  # the next request may be answered
+        except BaseException as error:  # of a collector of the project's; the next request may be answered
+            if ends_process(error):
+                raise
             logger.exception(
                 "The request %s %s could not be answered. %s", method, path, logged("request-not-answered")
             )

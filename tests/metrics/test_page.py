@@ -2,7 +2,11 @@
 
 import sys
 import tempfile
+from asyncio import CancelledError
 from datetime import timedelta
+from types import SimpleNamespace
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 from django.apps import apps as django_apps
@@ -22,7 +26,7 @@ from django_ayework.store import backlog
 from django_ayework.store.database import clock
 from django_ayework.testing import drain, time_travel
 from django_ayework.testing.factories import DeadLetterFactory, WorkerProcessFactory, WorkFactory
-from django_ayework.worker.http import MetricsServer
+from django_ayework.worker.http import MetricsServer, Response
 from tests.app.works import add
 from tests.marks import each_database
 from tests.metrics.kit import page, samples_of, value
@@ -81,6 +85,24 @@ def test_without_the_database_the_page_has_what_was_counted(counted, monkeypatch
     assert counted("scrape_errors") == 1
     monkeypatch.undo()
     assert "ayework_waiting_works" in exporter.page().body.decode()
+
+
+@pytest.mark.parametrize("kind", [LookupError, CancelledError, SystemExit])
+def test_a_collector_of_the_project_that_raises_costs_one_page(kind):
+    """The thread that answers goes on."""
+    pages = [kind("no figures"), Response(200, "text/plain", b"figures")]
+
+    def page() -> Response:
+        if isinstance(found := pages.pop(0), BaseException):
+            raise found
+        return found
+
+    server = MetricsServer("127.0.0.1", 0, SimpleNamespace(page=page))
+    server.serve_in_thread()
+    with pytest.raises(HTTPError, match="500"):
+        urlopen(f"{server.url}/metrics", timeout=10)
+    with urlopen(f"{server.url}/metrics", timeout=10) as answer:
+        assert answer.read() == b"figures"
 
 
 @pytest.mark.vendors("postgresql")
