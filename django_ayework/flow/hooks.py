@@ -23,7 +23,7 @@ from django_ayework.doers.base import BacklogPolicy
 from django_ayework.errors import ends_process
 from django_ayework.flow.payloads import arguments_for_people, codec_of, decode_value
 from django_ayework.flow.states import state_of
-from django_ayework.logs import AttemptFacts
+from django_ayework.logs import AttemptFacts, fields_of
 from django_ayework.models import Work
 from django_ayework.rules.formatting import traceback_of
 from django_ayework.signals import RobustSignal
@@ -120,6 +120,11 @@ def log_hooks(work_type: AnyWorkType) -> list[Any]:
     """Return the hooks that add to the context: the settings', then the type's own."""
     general, own = get_settings().log_context, work_type.settings.log_context
     return [] if general is own is None else [hook for hook in (general, own) if hook is not None]
+
+
+def fields_about(row: WorkRow | None) -> dict[str, str | int | None]:
+    """Return the attributes of a record of the engine's about a work; None for each without a work."""
+    return fields_of(row and AttemptFacts(row.id, row.type, row.attempt, row.group))
 
 
 def attempt_facts(row: WorkRow, work_type: AnyWorkType, arguments: Mapping[str, Any]) -> AttemptFacts:

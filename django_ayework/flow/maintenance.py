@@ -13,11 +13,11 @@ from django_ayework.define.types import registry
 from django_ayework.documentation import logged
 from django_ayework.flow import bulk_actions
 from django_ayework.flow.gates import dying, flush, make_moves, recheck_page
+from django_ayework.flow.hooks import fields_about
 from django_ayework.flow.isolation import isolated
 from django_ayework.flow.outcomes import log_failure, retry_input_of
 from django_ayework.flow.settle import Settlement, settle_here
 from django_ayework.flow.unit_of_work import UnitOfWork
-from django_ayework.logs import AttemptFacts, fields_of
 from django_ayework.rules.controls import EVERYTHING, Scope
 from django_ayework.rules.retry import AttemptDecision, decide_lost
 from django_ayework.rules.states import Reason
@@ -58,7 +58,7 @@ def reclaim(
     reclaimed = [settlement for page in pages for settlement in page]
     for settlement in reclaimed:
         row, decision = settlement.row, settlement.ending
-        about = fields_of(AttemptFacts(row.id, row.type, row.attempt, row.group))
+        about = fields_about(row)
         logger.warning(
             "Reclaimed work %s (%s): its worker %s was lost. %s",
             row.id,

@@ -16,6 +16,7 @@ from django_ayework.define.context import NOTHING
 from django_ayework.define.plans import Plan
 from django_ayework.define.types import AnyWorkType, registry
 from django_ayework.documentation import logged
+from django_ayework.flow.hooks import fields_about
 from django_ayework.flow.new_works import Lineage, NewWork, build_new_work, build_new_works
 from django_ayework.flow.payloads import (
     codec_of,
@@ -27,7 +28,6 @@ from django_ayework.flow.payloads import (
 from django_ayework.flow.propagation import headers_for
 from django_ayework.flow.settle import Settlement, Success
 from django_ayework.flow.unit_of_work import ContributionFailed
-from django_ayework.logs import AttemptFacts, fields_of
 from django_ayework.propagation import Queueing, propagators
 from django_ayework.rules.conditions import Contribution
 from django_ayework.rules.formatting import class_path, cut_traceback, error_text, if_renamed, parked_since
@@ -246,7 +246,7 @@ def log_failure(settlement: Settlement, decision: AttemptDecision) -> None:
     attempt = row.attempt if decision.counts else row.attempt - 1
     of = f"attempt {attempt} of {decode_options(row.options).retry.attempts}"
     error = "\n".join(filter(None, (decision.error, settlement.traceback.rstrip())))
-    about = fields_of(AttemptFacts(row.id, row.type, row.attempt, row.group))
+    about = fields_about(row)
     if decision.run_at is None:
         logger.error(
             "Work %s (%s) is dead (%s, %s): %s\n%s",

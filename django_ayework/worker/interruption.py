@@ -14,8 +14,7 @@ from django.db import Error, connections
 from django_ayework.compat import blocks_of, enters_block, frames_of_thread, set_async_exception
 from django_ayework.define.context import AbortSignal
 from django_ayework.documentation import logged
-from django_ayework.flow.hooks import report
-from django_ayework.logs import AttemptFacts, fields_of
+from django_ayework.flow.hooks import fields_about, report
 from django_ayework.store.connections import close_for_good, defuse, has_connected, left_behind
 
 T = TypeVar("T")
@@ -207,12 +206,10 @@ def leave_clean(load: object) -> None:
     for connection in connections.all(initialized_only=True):
         try:
             if left := left_behind(connection):
-                row = getattr(load, "row", None)  # a batch has none
-                about = fields_of(row and AttemptFacts(row.id, row.type, row.attempt, row.group))
                 logger.warning(
                     "The handler of %s left %s on the connection %r, which is closed: uncommitted changes "
                     "are rolled back. %s", load, left, connection.alias, logged("connection-left-open"),
-                    extra=about,
+                    extra=fields_about(getattr(load, "row", None)),  # a batch has none
                 )  # fmt: skip
                 forget_connection(connection)
         except Exception as error:
