@@ -10,8 +10,9 @@ from django.db.models import F, Q, QuerySet
 
 from django_ayework.models import Work
 from django_ayework.rules.controls import EVERYTHING, Scope
+from django_ayework.rules.durations import later
 from django_ayework.rules.states import Status
-from django_ayework.store.database import atomic, chunked, rows
+from django_ayework.store.database import atomic, chunked, clock, rows
 from django_ayework.store.rows import WorkRow, free_ids, rows_of
 
 
@@ -23,16 +24,17 @@ class Holder(NamedTuple):
     worker: str | None
 
 
-def renew(deliveries: Mapping[str, int], worker: str, leased_until: datetime) -> set[str]:
-    """Extend the leases this worker holds at these deliveries; return the ids renewed.
+def renew(deliveries: Mapping[str, int], worker: str, lease: float) -> set[str]:
+    """Let the leases this worker holds at these deliveries last so many seconds more; return the ids renewed.
 
-    Rows locked by a settlement are skipped: that one is about to end the lease anyway.
+    Rows locked by a settlement are skipped: that one is about to end the lease anyway. The seconds count from
+    the locks, as SQLite may have made this wait for its one lock for longer than the lease.
     """
     renewed: set[str] = set()
     for some in chunked(sorted(deliveries)):
         with atomic():
             ids = lock_held({id: deliveries[id] for id in some}, worker, skip_locked=True)
-            rows(Work).filter(id__in=ids).update(leased_until=leased_until)
+            rows(Work).filter(id__in=ids).update(leased_until=later(clock.now(), lease))
         renewed.update(ids)
     return renewed
 

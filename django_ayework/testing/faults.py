@@ -26,7 +26,7 @@ from django_ayework.flow.maintenance import reclaim
 from django_ayework.flow.settle import Settlement, Success
 from django_ayework.rules.formatting import counted
 from django_ayework.store import leases
-from django_ayework.store.database import alias, clock
+from django_ayework.store.database import alias
 from django_ayework.testing import running
 from django_ayework.testing.assertions import Named, known_type
 from django_ayework.testing.running import (
@@ -191,5 +191,5 @@ def run_without_lease(due: list[Delivery], services: DrainServices) -> list[Ende
 
 def lose(due: list[Delivery]) -> list[Settlement]:
     """Let the leases of works lapse, and reclaim the works; return the settlements of those that are dead."""
-    leases.renew({each.row.id: each.row.delivery for each in due}, WORKER, clock.now())
+    leases.renew({each.row.id: each.row.delivery for each in due}, WORKER, 0.0)
     return [settlement for settlement in reclaim() if not settlement.will_retry]

@@ -192,6 +192,7 @@ class Claimer:
         if self.is_quiet:
             self.poll_if_due()
             return []
+        began = time.monotonic()
         if self._controls_version is None:  # a message may name works of a type that is limited or paused
             self.poll()
         claimed: list[WorkRow] = []
@@ -204,7 +205,7 @@ class Claimer:
             if not claimed:
                 raise
             report(error, "queue", "not all works could be claimed")
-        return as_deliveries(claimed, self.worker_id, self._failures)
+        return as_deliveries(claimed, self.worker_id, began, self._failures)
 
     def _claim_from_table(
         self, claimed: list[WorkRow], wanted: int, room: Mapping[str, int], most: int
@@ -421,16 +422,21 @@ class Claimer:
         return pause
 
 
-def as_deliveries(claimed: list[WorkRow], worker_id: str, failures: Failures) -> list[Delivery]:
+def as_deliveries(
+    claimed: list[WorkRow], worker_id: str, began: float, failures: Failures
+) -> list[Delivery]:
     """Return claimed rows that are accepted here as deliveries; when that fails, they go back."""
     try:
-        return accepted(deliveries_of(claimed), worker_id, failures)
+        return accepted(deliveries_of(claimed, began), worker_id, failures)
     except Exception:
         transitions.release({row.id: row.delivery for row in claimed}, worker_id)
         raise
 
 
-def deliveries_of(rows: list[WorkRow]) -> list[Delivery]:
-    """Return claimed rows as deliveries."""
+def deliveries_of(rows: list[WorkRow], began: float | None = None) -> list[Delivery]:
+    """Return rows as deliveries; their claim began at ``began``, or now.
+
+    Their leases count from there: the answer may come late, as on SQLite, where a claim waits for the lock.
+    """
     lease = get_settings().lease
-    return [Delivery(row, lease) for row in rows]
+    return [Delivery(row, lease, began) for row in rows]

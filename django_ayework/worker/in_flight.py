@@ -28,7 +28,8 @@ logger = logging.getLogger("django_ayework")
 class Delivery:
     """A claimed work, from the claim to its settlement. Times are monotonic seconds.
 
-    The claim gave it the lease of the settings; one with a ``lease`` of its own is due for renewal at once.
+    The claim, which began at ``claimed_at``, gave it the lease of the settings. One with a ``lease`` of its own
+    is due for renewal at once.
     """
 
     __slots__ = (  # there are thousands a second
@@ -37,15 +38,16 @@ class Delivery:
         "settled", "signal", "started_at", "type", "withdrawn", "work_type",
     )  # fmt: skip
 
-    def __init__(self, row: WorkRow, lease: float) -> None:
+    def __init__(self, row: WorkRow, lease: float, claimed_at: float | None = None) -> None:
+        now = time.monotonic()
         self.row = row
         self.type = row.type
         self.work_type = registry.find(row.type)  # None for a type that is unknown here
         self.signal = AbortSignal()
         self.options: StoredOptions = decode_options(row.options)
         self.lease = self.options.lease or lease
-        self.claimed_at = time.monotonic()
-        self.ready_at = self.claimed_at  # later while it gathers with others for a batch
+        self.claimed_at = now if claimed_at is None else claimed_at
+        self.ready_at = now  # later while it gathers with others for a batch
         self.in_batch = False  # takes no slot of its own
         self.doer: Doer | None = None  # runs it, instead of a slot
         self.renewed_at = self.claimed_at if self.lease == lease else float("-inf")

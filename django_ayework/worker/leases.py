@@ -24,9 +24,8 @@ from django_ayework.conf import get_settings
 from django_ayework.define.context import AbortReason
 from django_ayework.flow.notify import publish_released
 from django_ayework.heartbeat import Heartbeat
-from django_ayework.rules.durations import later
 from django_ayework.store import leases, transitions
-from django_ayework.store.database import clock, is_contention
+from django_ayework.store.database import is_contention
 from django_ayework.worker.in_flight import (
     Batch,
     Delivery,
@@ -87,7 +86,7 @@ class LeaseThread(LoopThread):
         A work that waits is kept: it is ours until another worker takes it.
         """
         try:
-            renewed = leases.renew(deliveries_by_id(due), self.worker_id, later(clock.now(), lease))
+            renewed = leases.renew(deliveries_by_id(due), self.worker_id, lease)
         except Exception as error:
             if not (isinstance(error, Error) and is_contention(error)):
                 for delivery in due:

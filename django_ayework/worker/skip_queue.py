@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import Sequence
 
@@ -45,12 +46,13 @@ IDLE = 5.0
 
 def claim_directly(works: Sequence[WorkRow], worker: str) -> list[Delivery]:
     """Lease these works unless somebody has claimed them; paused, limited or declined ones stay queued."""
+    began = time.monotonic()
     controls = current_controls()
     permitted = [row for row in works if controls.permits(row.queue, row.type)]
     limited = sorted({row.type for row in permitted if controls.of(row.type).max_running})
     claiming = (permitted, limited, controls, worker)
     rows = in_own_transaction(claim_within, *claiming) if limited else claim_within(*claiming)
-    return as_deliveries(rows, worker, Failures())
+    return as_deliveries(rows, worker, began, Failures())
 
 
 def claim_within(

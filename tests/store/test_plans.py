@@ -227,7 +227,7 @@ class TestPlans:
 
     def test_renewing_succeeding_and_beginning_read_the_works_held(self):
         works = make_works(40, status="running", worker="w")
-        assert_scans_nothing(plans_of(lambda: renew({work.id: 0 for work in works}, "w", clock.now())))
+        assert_scans_nothing(plans_of(lambda: renew({work.id: 0 for work in works}, "w", 30.0)))
         assert_scans_nothing(plans_of(lambda: transitions.begin({work.id: 0 for work in works}, "w")))
         won = [transitions.Succeeded(work.id, 0, f'"{work.id}"') for work in works]
         assert_scans_nothing(plans_of(lambda: transitions.succeed(won, "w", clock.now())))

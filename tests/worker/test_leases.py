@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 from django.db import OperationalError
+from django.db.transaction import atomic
 
 from django_ayework import BatchItem, batch_work, cancel, doers, enqueue_many, work
 from django_ayework.define.context import AbortReason
@@ -104,6 +105,41 @@ def test_a_lease_that_lapsed_is_renewed_as_long_as_nobody_took_the_work(caplog):
         eventually(lambda: leased_until(handle) > now())
     assert f"The lease of work {handle.id} had lapsed when it was renewed" in caplog.text
     assert "when it was settled" not in caplog.text
+
+
+def is_leased() -> bool:
+    return Work.objects.filter(leased_until__gt=now()).exists()
+
+
+def test_a_work_whose_claim_was_answered_late_is_renewed_before_another_worker_takes_it(
+    settings, monkeypatch
+):
+    """A claim waits for the lock of SQLite, or for a slow server, and its lease begins before."""
+    settings.AYEWORK = {"LEASE": 4.0, "POLL_INTERVAL": 0.05}
+    claim_of, late = claimer.claim_of, list[object]()
+
+    def answered_late(*args):
+        claimed = claim_of(*args)
+        if claimed.rows and not late:
+            late.append(args)
+            eventually(lambda: not is_leased())
+        return claimed
+
+    monkeypatch.setattr(claimer, "claim_of", answered_late)
+    with while_it_runs(hold(), workers=2):
+        eventually(is_leased)
+    assert Work.objects.get().delivery == 1
+
+
+@pytest.mark.vendors("sqlite")
+def test_a_renewal_that_waited_for_the_lock_of_sqlite_lasts_as_long_as_any_other(settings):
+    settings.AYEWORK = {"LEASE": 1.0, "POLL_INTERVAL": 0.05}
+    with while_it_runs(hold()) as (handle, _):
+        with atomic():
+            first = leased_until(handle)
+            eventually(lambda: now() > first + SECOND)
+        eventually(lambda: leased_until(handle) != first)
+        assert is_leased()
 
 
 @pytest.mark.vendors("sqlite")
