@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from django.db import Error, connections
 
@@ -61,6 +62,8 @@ LONGEST_PATIENCE = 6.0
 BULK_TIME = 0.4
 #: Seconds for which a lapsed lease is remembered that could not be taken back.
 SUSPECTED_FOR = 60.0
+#: Seconds after which it is taken back, however often its row was locked meanwhile.
+LOCKED_FOR = 30.0
 
 
 NEVER = float("inf")
@@ -75,15 +78,24 @@ class Duty:
     due_at: float = 0.0
 
 
+class Sighting(NamedTuple):
+    """When checks have found a lapsed lease: the first, the first of those without a gap, and the last."""
+
+    first: float
+    since: float
+    last: float
+
+
 class LapsedLeases:
     """Works whose leases had lapsed at one check. At the next they are lost, if nobody has renewed them.
 
     A row that another transaction has locked cannot be renewed. Its worker renews it within a moment of the
-    row being free, and must not lose it in that moment.
+    row being free, and must not lose it in that moment. So checks between which the row was locked, or all of
+    SQLite, confirm nothing for a while.
     """
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[str, int, str | None], float] = {}
+        self._seen: dict[tuple[str, int, str | None], Sighting] = {}
         #: Whether the last check has found works for the first time.
         self.wait = False
 
@@ -94,9 +106,11 @@ class LapsedLeases:
 
     def are_confirmed_by(self, row: WorkRow) -> bool:
         """Tell whether a lapsed work has been found lapsed before; its row is locked."""
-        now = time.monotonic()
-        seen_at = self._seen.setdefault((row.id, row.delivery, row.worker), now)
-        is_confirmed = now - seen_at >= self.interval
+        now, key = time.monotonic(), (row.id, row.delivery, row.worker)
+        first, since, last = self._seen.get(key, (now, now, now))
+        since = since if now - last < self.interval + 2 * REST else now
+        self._seen[key] = Sighting(first, since, now)
+        is_confirmed = now - since >= self.interval or now - first >= LOCKED_FOR
         self.wait |= not is_confirmed
         return is_confirmed
 
@@ -104,7 +118,7 @@ class LapsedLeases:
         """Begin another check; forget works that were not found for a while."""
         self.wait = False
         before = time.monotonic() - SUSPECTED_FOR
-        self._seen = {key: seen_at for key, seen_at in self._seen.items() if seen_at > before}
+        self._seen = {key: seen for key, seen in self._seen.items() if seen.last > before}
 
 
 class UnhandledGroups(LoopThread):

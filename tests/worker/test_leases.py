@@ -366,6 +366,27 @@ def test_a_lapsed_work_that_no_worker_serves_starts_no_reclaiming(tried):
     assert tried == []
 
 
+def test_a_lapsed_lease_whose_row_was_locked_since_is_confirmed_anew(settings, monkeypatch):
+    """Its holder could not renew it, and gets a moment to do so."""
+    settings.AYEWORK = {"LEASE": 0.6, "POLL_INTERVAL": 0.05}
+    checked: list[object] = []
+    monkeypatch.setattr(
+        maintenance_module, "reclaim", lambda *args: (result := reclaim(*args), checked.append(args))[0]
+    )
+    lapsed = lost(1)
+    with running_worker() as worker:
+        interval = worker._maintenance._lapsed.interval
+        monkeypatch.setattr(maintenance_module, "REST", interval)
+        eventually(lambda: checked)
+        with atomic():
+            Work.objects.select_for_update().get(id=lapsed)
+            locked_at = time.monotonic()
+            eventually(lambda: time.monotonic() > locked_at + 3 * interval)
+        free_at = time.monotonic()
+        eventually(lambda: is_lost(lapsed))
+    assert time.monotonic() - free_at > interval
+
+
 def test_after_an_outage_holders_renew_their_leases_before_any_is_reclaimed(settings, monkeypatch, tried):
     """It was away for all of them, and each is about to renew its own."""
 
