@@ -195,7 +195,7 @@ class Settler(LoopThread):
             if is_refused_data(error):
                 self._divide(batch, error)
             elif is_contention(error) or has_timed_out(error):
-                self._leave_locked(batch)
+                self._leave_locked(batch, error)
             else:
                 self._wait_for_database(batch, error)
         except BaseException as error:  # a function of the project's may raise anything
@@ -269,8 +269,11 @@ class Settler(LoopThread):
         delivery.abort(AbortReason.ERROR)
         self._settled([delivery])
 
-    def _leave_locked(self, batch: list[Unwritten]) -> None:
-        """Set aside the outcomes whose rows another transaction has locked, and settle the others."""
+    def _leave_locked(self, batch: list[Unwritten], error: Error) -> None:
+        """Set aside the outcomes whose rows another transaction has locked, and settle the others.
+
+        An outcome that nobody keeps, and whose statement takes too long, may do so each time.
+        """
         try:
             locked = locked_for([settlement for _, settlement in batch])
         except Error as away:
@@ -283,6 +286,8 @@ class Settler(LoopThread):
         elif len(batch) > 1:  # the locked row is another one, or free by now
             self._settle_halves(batch)
         else:
+            if has_timed_out(error):
+                self._report_waiting(batch, error)
             self._set_aside.add(batch, Locked(units=units_of_outputs(batch[0][1])))
 
     def _wait_for_database(self, batch: list[Unwritten], error: Error) -> None:
@@ -291,11 +296,7 @@ class Settler(LoopThread):
         It is away, or it answers and refuses: read-only during a failover, a full disk, no more connections.
         It may also refuse one outcome of many: so one is tried by itself, and if it fails, all are set aside.
         """
-        ids = {delivery.row.id for delivery, _ in batch}
-        if not ids <= self._waiting:  # in full the first time, in brief when others come to wait with them
-            waits = f"{counted(len(batch), 'outcome')} cannot be written yet"
-            report(error, "commit", waits, brief=bool(self._waiting))
-            self._waiting |= ids
+        self._report_waiting(batch, error)
         connections.close_all()
         if answers() and not self._gives_up.is_set():
             self._settle_after_one(batch)
@@ -303,6 +304,15 @@ class Settler(LoopThread):
         self._ready.extendleft(reversed(batch))
         ends_pause = self._gives_up if self._stopping.is_set() else self._stopping
         ends_pause.wait(self._database_recovery.fail())
+
+    def _report_waiting(self, batch: list[Unwritten], error: Error) -> None:
+        """Report outcomes that begin to wait: in full the first time, in brief when others wait already."""
+        ids = {delivery.row.id for delivery, _ in batch}
+        if not ids <= self._waiting:
+            one = f"the outcome of work {batch[0][0].row.id}"
+            waits = one if len(batch) == 1 else counted(len(batch), "outcome")
+            report(error, "commit", f"{waits} cannot be written yet", brief=bool(self._waiting))
+            self._waiting |= ids
 
     def _settle_after_one(self, batch: list[Unwritten]) -> None:
         """Settle the first outcome by itself, then the others; or set all aside, with another one first."""

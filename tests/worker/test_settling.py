@@ -222,6 +222,20 @@ def test_an_outcome_that_a_database_refuses_again_and_again_waits_and_holds_nobo
     assert not Attempt.objects.exists()
 
 
+@pytest.mark.vendors("postgresql")
+def test_an_outcome_whose_statement_takes_too_long_each_time_is_named_once(failing, impatient, caplog):
+    """It may never be written, such as that of a work for which a million others wait."""
+    is_over = threading.Event()
+    handle = queue_quick(1)[0]
+    tries = failing(lambda each: not is_over.is_set(), timed_out())
+    with running_worker():
+        eventually(lambda: len(tries) > 3)
+        is_over.set()
+        handle.result(timeout=20)
+    named = f"the outcome of work {handle.id} cannot be written yet (commit phase): canceling statement"
+    assert caplog.text.count(named) == 1
+
+
 def test_an_outcome_whose_values_the_database_refuses_fails_alone_with_the_databases_message(failing):
     handles = queue_quick(6, retry=ONCE)
     bad = handles.pop(4)
