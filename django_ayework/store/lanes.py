@@ -205,7 +205,7 @@ class Poll(NamedTuple):
     overdue: bool
     recheck: bool
     schedules: bool
-    controls: tuple[int, int]  # moves whenever the controls change
+    controls: tuple[int, ...]  # moves whenever the controls change
     command: str  # what the worker was told; empty for nothing
     bulk: datetime | None  # when the next page of a bulk action is due
 
@@ -215,9 +215,9 @@ def poll(now: datetime, scope: Scope = EVERYTHING, worker: str = "") -> Poll:
     moment = stored_moment(now)
     params = (moment, *scope.queues, *scope.types, *scope.exclude_types, moment, worker)
     found = fetch(poll_statement(scope), params)[0]
-    first_queue, next_start, *chores, version, last, command, bulk = found
+    first_queue, next_start, *chores, version, last, number, command, bulk = found
     lapsed, overdue, recheck, schedules = map(bool, chores)
-    controls = (int(version or 0), int(last or 0))
+    controls = (int(version or 0), int(last or 0), number)
     start = as_moment(next_start)
     bulk_at = as_moment(bulk)
     return Poll(first_queue, start, lapsed, overdue, recheck, schedules, controls, command or "", bulk_at)
@@ -228,7 +228,8 @@ def poll_statement(scope: Scope) -> str:
     """Return the statement for a scope, whose names are its parameters.
 
     Each part reads at most one entry of an index, however large the tables are. Only entries of lapsed leases
-    outside of the scope are passed over.
+    outside of the scope are passed over. Controls are a few rows. While their number and the last id are the
+    same, none was made or deleted, and each change raises the sum.
     """
     return f"""
 SELECT
@@ -240,6 +241,7 @@ SELECT
     EXISTS(SELECT 1 FROM {Schedule._meta.db_table} WHERE due_at IS NOT NULL),
     (SELECT SUM(version) FROM {WorkControl._meta.db_table}),
     (SELECT MAX(id) FROM {WorkControl._meta.db_table}),
+    (SELECT COUNT(*) FROM {WorkControl._meta.db_table}),
     (SELECT command FROM {WorkerProcess._meta.db_table} WHERE id = %s),
     (SELECT MIN(next_at) FROM {BulkAction._meta.db_table} WHERE next_at IS NOT NULL)
 """

@@ -156,7 +156,7 @@ class Claimer:
     #: Types with due works that are at their limit, or whose control another transaction holds.
     held_back: set[str] = field(default_factory=set)
     next_start: datetime | None = None
-    _controls_version: tuple[int, int] | None = None
+    _controls_version: tuple[int, ...] | None = None
     #: The intervals of the continuous types served here that are not paused.
     _intervals: dict[str, float] = field(default_factory=dict)
     #: The last queue that was found. The next search goes on behind it.
