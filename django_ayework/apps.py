@@ -94,14 +94,18 @@ def connect_doers() -> None:
 
     from django_ayework.doers.base import providers as doing
     from django_ayework.flow.hooks import backlog_policy, report
+    from django_ayework.heartbeat import beat
     from django_ayework.ports import kv
     from django_ayework.store.connections import tidy_connections
     from django_ayework.store.database import clock
+    from django_ayework.store.sessions import counting_session
 
     doing.now = clock.now
     doing.report = report
     doing.tidy_connections = tidy_connections
     doing.close_connections = databases.close_all
+    doing.counting = counting_session
+    doing.beat = beat
     doing.backlog_policy = backlog_policy
     doing.shared_hit = kv.hit
     doing.shared_peek = kv.peek

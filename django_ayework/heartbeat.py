@@ -63,10 +63,10 @@ def current_heartbeat() -> Heartbeat | None:
     return _thread.heartbeat
 
 
-def beat() -> None:
-    """Note progress of the calling thread, if it is one of the engine's."""
+def beat(rest: float = 0.0) -> None:
+    """Note progress of the calling thread, if it is one of the engine's; see :meth:`Heartbeat.beat`."""
     if (heartbeat := _thread.heartbeat) is not None:
-        heartbeat.beat()
+        heartbeat.beat(rest)
 
 
 def beat_before(run: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:

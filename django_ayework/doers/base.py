@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
@@ -55,6 +57,9 @@ class Providers:
     #: Called in a doer's thread around each task, and when the thread ends.
     tidy_connections: Callable[[], object] = staticmethod(lambda: None)
     close_connections: Callable[[], object] = staticmethod(lambda: None)
+    #: The session of a thread that counts for all processes; what it calls before it acts or rests.
+    counting: Callable[[], AbstractContextManager[None]] = staticmethod(nullcontext)
+    beat: Callable[[float], object] = staticmethod(lambda rest: None)
     backlog_policy: Callable[[], BacklogPolicy | None] = staticmethod(lambda: None)
     #: Count a start under a name for all processes, or only look at the count.
     shared_hit: Callable[[Rate, Name], HitResult] = staticmethod(no_store)
@@ -185,11 +190,16 @@ class HeldTask(Hints):
 class Timer:
     """Calls its function once for each time it was set, never twice at the same moment.
 
-    Its thread is there only while the timer is used.
+    Its thread is there only while the timer is used. It runs within what ``within`` returns.
     """
 
-    def __init__(self, call: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        call: Callable[[], object],
+        within: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self._call = call
+        self._within = within
         self._changed = threading.Condition()
         self._due_at: float | None = None
         self._has_thread = False
@@ -217,9 +227,13 @@ class Timer:
             logger.error("A timer could not start its thread: %s %s", refused, logged("thread-not-started"))
 
     def _serve(self) -> None:
-        while self._is_due():
-            run_task(self._call, "the timer of a doer raised")
-        close_connections()
+        with ExitStack() as block:
+            guarded(lambda: block.enter_context(self._within()), "the timer of a doer has no session")
+            while self._is_due():
+                providers.beat(0.0)
+                run_task(self._call, "the timer of a doer raised")
+                providers.beat(math.inf)
+            close_connections()
 
     def _is_due(self) -> bool:
         """Wait until the timer is due; return False when it has not been set for a while."""

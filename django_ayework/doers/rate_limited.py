@@ -17,6 +17,7 @@ from django_ayework.doers.base import (
     Task,
     TellsRoom,
     Timer,
+    close_connections,
     is_void,
     now,
     providers,
@@ -162,7 +163,7 @@ class RateLimited(BaseDoer):
         self._limit = limit
         self._limits = limits
         self._inner = inner
-        self._timer = Timer(self._round)
+        self._timer = Timer(self._round, within=lambda: providers.counting())
         self._error_pause = RETRY_FLOOR
         if isinstance(inner, TellsRoom):
             inner.on_room(self._inner_has_room)
@@ -204,6 +205,7 @@ class RateLimited(BaseDoer):
             self._error_pause = RETRY_FLOOR
         except BaseException as error:  # of a Store or a doer of the project's
             report(error, "a rate-limited doer could not start its tasks and tries again")
+            close_connections()
             pause = self._error_pause
             self._error_pause = min(2 * pause, LONGEST_PAUSE)
         if self._load()[1]:

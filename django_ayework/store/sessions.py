@@ -12,6 +12,7 @@ import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 from django.db import DataError, connections, transaction
@@ -19,10 +20,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from django.db.migrations.executor import MigrationExecutor
 
-from django_ayework.compat import statement_wrappers
+from django_ayework.compat import after_fork_in_child, statement_wrappers
 from django_ayework.conf import get_settings
 from django_ayework.documentation import documented
-from django_ayework.heartbeat import beat_before, current_heartbeat
+from django_ayework.heartbeat import Heartbeat, beat_before, current_heartbeat
 from django_ayework.models import Work
 from django_ayework.store.connections import BOUNDS, note_own_session, session_of
 from django_ayework.store.database import alias, connection, dialect, fetch
@@ -63,6 +64,32 @@ def engine_session(waits_for_locks: bool = False, statement_timeout: float | Non
             del connections[name]
         else:
             connections[name] = before
+
+
+@dataclass(eq=False)
+class CountingThread:
+    """A thread of a doer that counts for all processes. A worker of its process watches it."""
+
+    heartbeat: Heartbeat
+    #: It ends when it is not used.
+    is_gone: bool = False
+
+
+#: Those of this process.
+counting_threads: set[CountingThread] = set()
+after_fork_in_child(counting_threads.clear)
+
+
+@contextmanager
+def counting_session() -> Generator[None]:
+    """Give the calling thread of a doer a session of the engine's own, and let workers watch the thread."""
+    thread = CountingThread(Heartbeat("doer"))
+    with thread.heartbeat.of_this_thread(), engine_session(waits_for_locks=True):
+        counting_threads.add(thread)
+        try:
+            yield
+        finally:
+            counting_threads.discard(thread)
 
 
 def own_connection(name: str, bounds: Bounds) -> BaseDatabaseWrapper:

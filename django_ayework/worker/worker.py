@@ -30,7 +30,7 @@ from django_ayework.heartbeat import Heartbeat
 from django_ayework.rules.controls import Scope
 from django_ayework.rules.formatting import error_text
 from django_ayework.rules.health import Phase
-from django_ayework.store.sessions import engine_session, pool_size
+from django_ayework.store.sessions import counting_threads, engine_session, pool_size
 from django_ayework.worker import bounds
 from django_ayework.worker.admission import BacklogMonitor, Backpressure, Retirement, asked_slots, named, park
 from django_ayework.worker.arrivals import arrivals_for
@@ -287,7 +287,7 @@ class Worker(Engine):
         threads: tuple[EngineThread, ...] = (self._maintenance.hooks, self._scheduler, *receivers)
         more = [each for each in threads if each.was_started]
         others: tuple[WatchedThread | None, ...] = (self._executor.loop, listening_thread())
-        return [*super()._threads(), *more, *filter(None, others)]
+        return [*super()._threads(), *more, *filter(None, others), *counting_threads]
 
     def _watch(self) -> None:
         """Watch the threads until the claiming loop has ended; raise the error that has ended it.

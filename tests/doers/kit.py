@@ -29,7 +29,7 @@ class Time:
     def seconds(self) -> float:
         return (self.moment - NOON).total_seconds()
 
-    def timer(self, ring: Callable[[], object]) -> Timer:
+    def timer(self, ring: Callable[[], object], within: object = None) -> Timer:
         self.timers.append(Timer(self, ring))
         return self.timers[-1]
 

@@ -11,7 +11,7 @@ from tests.marks import own_session
 from tests.processes import ended, ended_well, eventually, get, health_address, stopped, worker_process
 from tests.proxies import Proxy
 from tests.worker.conftest import all_end
-from tests.worker.works import at, quick, started, until_aborted_at
+from tests.worker.works import at, counted, quick, started, until_aborted_at
 
 pytestmark = pytest.mark.vendors("postgresql", "mysql")
 
@@ -140,6 +140,16 @@ def test_a_connection_that_does_not_answer_is_replaced_and_no_outcome_is_lost(cu
         assert f"The database has not answered the thread '{thread}'" in output
     assert set(Work.objects.values_list("attempt", flat=True)) == {1}
     assert not Attempt.objects.exists()
+
+
+def test_a_doer_goes_on_to_count_after_its_connection_has_not_answered(cut_off_env, proxy):
+    with worker_process(cut_off_env | {"TEST_STATEMENT_TIMEOUT": "1"}) as process:
+        proxy.hush_one(b"kv:rate:")
+        handles = enqueue_many([counted(number=number) for number in range(5)])
+        assert [handle.result(timeout=40) for handle in handles] == list(range(5))
+        output = stopped(process)
+    assert proxy.hushed is not None
+    assert "The database has not answered the thread 'doer'" in output
 
 
 @own_session

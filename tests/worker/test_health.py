@@ -10,6 +10,7 @@ import pytest
 from django.db import OperationalError
 
 from django_ayework import enqueue
+from django_ayework.ports.kv.base import LocalStore
 from django_ayework.rules.health import Phase
 from django_ayework.signals import work_succeeded
 from django_ayework.store import claims
@@ -25,7 +26,7 @@ from django_ayework.worker.worker import Worker
 from tests.attempts.conftest import connected
 from tests.marks import each_database
 from tests.processes import PATIENCE, eventually
-from tests.worker.works import hold, quick
+from tests.worker.works import counted, hold, quick
 
 pytestmark = [pytest.mark.usefixtures("quick_polls"), pytest.mark.vendors("sqlite")]
 HEALTHY, NOT_READY, NOT_LIVE = (200, 200), (200, 503), (503, 503)
@@ -260,6 +261,37 @@ def test_a_receiver_that_takes_long_is_no_connection_that_does_not_answer(settin
         go.set()
         handle.result(timeout=PATIENCE)
     assert "has not answered the thread 'settling'" not in caplog.text
+
+
+class Hanging(LocalStore):
+    """A Store whose server does not answer until it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Event()
+
+    def get(self, key: str) -> str | None:
+        self.go.wait(PATIENCE)
+        return super().get(key)
+
+
+def test_a_worker_says_that_a_doer_waits_for_a_store_of_the_project_and_runs_other_works(
+    settings, monkeypatch, caplog
+):
+    store = Hanging()
+    settings.AYEWORK = settings.AYEWORK | {"STORE": store, "STATEMENT_TIMEOUT": 1.0}
+    monkeypatch.setattr(bounds, "ANSWER", 0.0)
+    monkeypatch.setattr(bounds, "STALL", 0.5)
+    with running_worker() as worker:
+        handle = enqueue(counted(number=2))
+        eventually(lambda: "The thread 'doer' has made no progress" in caplog.text)
+        assert "self.go.wait(PATIENCE)" in caplog.text
+        [doer] = [each for each in worker._threads() if each.heartbeat.name == "doer"]
+        eventually(lambda: doer.heartbeat.silence() > 2.5)
+        assert enqueue(quick(number=1)).result(timeout=20) == 1
+        assert not worker.lost
+        store.go.set()
+        assert handle.result(timeout=20) == 2
 
 
 def test_other_requests_are_refused_and_silent_clients_hold_up_no_others(server):

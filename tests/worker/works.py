@@ -17,7 +17,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 
 from django_ayework import BatchItem, Context, Retry, batch_work, work
-from django_ayework.doers import unlimited
+from django_ayework.doers import rate_limited, unlimited
 from django_ayework.worker import health
 from tests.processes import eventually
 
@@ -185,6 +185,12 @@ def once_here(number: int = 0) -> int:
 @work(name="worker.once_async", retry=Retry(attempts=1))
 async def once_async(number: int = 0) -> int:
     stage.started.append(number)
+    return number
+
+
+@work(name="worker.counted", doer=rate_limited(1000, 1, shared=True, key="worker.counted"))
+def counted(number: int = 0) -> int:
+    """Return the number; all processes count the starts together."""
     return number
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import AbstractContextManager, nullcontext
 from typing import cast
 
 from django_ayework.compat import after_fork_in_child
 from django_ayework.conf import get_settings
+from django_ayework.heartbeat import taking_any_time
 from django_ayework.ports.kv.base import LocalStore, Store
 from django_ayework.ports.kv.cache import CacheStore
 from django_ayework.ports.kv.database import DatabaseStore
@@ -41,19 +43,27 @@ def hit(rate: Rate, name: Name) -> HitResult:
     A hit that loses again and again is denied, with nothing to wait for: others were counted each time.
     """
     store, key = get_store(), key_of(rate, name)
-    for _ in range(TRIES):
-        before = store.get(key)
-        rate.state = state_of(before)
-        answer = rate.hit(clock.read())
-        if not answer or store.swap(key, before, text_of(rate.state), ttl=rate.life):
-            return answer
+    with asking(store):
+        for _ in range(TRIES):
+            before = store.get(key)
+            rate.state = state_of(before)
+            answer = rate.hit(clock.read())
+            if not answer or store.swap(key, before, text_of(rate.state), ttl=rate.life):
+                return answer
     return Denied(0.0)
 
 
 def peek(rate: Rate, name: Name) -> HitResult:
     """Return what a hit would return."""
-    rate.state = state_of(get_store().get(key_of(rate, name)))
-    return rate.peek(clock.read())
+    store = get_store()
+    with asking(store):
+        rate.state = state_of(store.get(key_of(rate, name)))
+        return rate.peek(clock.read())
+
+
+def asking(store: Store) -> AbstractContextManager[None]:
+    """Return a block that asks a Store. Only statements of the engine's are bounded."""
+    return nullcontext() if store is BUILT_IN["database"] else taking_any_time()
 
 
 def key_of(rate: Rate, name: Name) -> str:
