@@ -42,8 +42,10 @@ from django_ayework.worker.process import (
     leave,
     signals_held_back,
 )
+from django_ayework.worker.threads import TimelyLogger
 
-logger = logging.getLogger("django_ayework")
+#: A process whose log hangs is nevertheless stopped, and looks after its children.
+logger = TimelyLogger(logging.getLogger("django_ayework"))
 
 
 def heartbeat_pipe() -> tuple[socket.socket, socket.socket]:

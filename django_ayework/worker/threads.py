@@ -5,6 +5,7 @@ Each has a heartbeat by which the watchdog knows it, and a database session of t
 
 from __future__ import annotations
 
+import logging
 import math
 import random
 import threading
@@ -91,6 +92,21 @@ def log_in_time(write: Callable[[], object]) -> None:
         write()
     else:
         writer.join(LOG_PATIENCE)
+
+
+class TimelyLogger:
+    """Writes to a logger as ``log_in_time`` does, for a process that has one thread."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+
+    def info(self, text: str, *args: object) -> None:
+        """Log at the level INFO."""
+        log_in_time(lambda: self._logger.info(text, *args))
+
+    def error(self, text: str, *args: object) -> None:
+        """Log at the level ERROR."""
+        log_in_time(lambda: self._logger.error(text, *args))
 
 
 class WakeEvent(threading.Event):

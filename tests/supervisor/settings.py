@@ -1,5 +1,6 @@
 """The settings of supervisors and their children: they are quick to notice, and short of patience."""
 
+import logging
 import os
 import threading
 
@@ -20,3 +21,21 @@ bounds.STALL = float(os.environ.get("TEST_STALL", "60"))
 
 if os.environ.get("TEST_THREAD"):  # which makes a fork unsafe
     threading.Thread(target=threading.Event().wait, daemon=True).start()
+
+
+class HangingLog(logging.StreamHandler):
+    """A handler of the log that does not come back once a process was to be replaced."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        super().emit(record)
+        if "It is replaced" in record.getMessage():
+            threading.Event().wait()
+
+
+if os.environ.get("TEST_HANGING_LOG"):
+    LOGGING = {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "handlers": {"hanging": {"class": "tests.supervisor.settings.HangingLog"}},
+        "root": {"handlers": ["hanging"], "level": "INFO"},
+    }

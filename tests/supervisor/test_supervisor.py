@@ -98,6 +98,15 @@ def test_a_process_that_was_killed_is_replaced_and_processes_stop_by_themselves_
     assert "SIGKILL. It is replaced at once." in output
 
 
+def test_a_supervisor_whose_log_hangs_replaces_a_process_and_stops_in_order(env):
+    with supervisor(env | {"TEST_HANGING_LOG": "1"}) as process:
+        killed, other = children()
+        os.kill(killed, signal.SIGKILL)
+        eventually(lambda: set(at_work()) - {killed, other})
+        output = stopped(process)
+    assert "SIGKILL. It is replaced at once." in output
+
+
 def test_processes_start_and_are_replaced_although_nothing_can_be_printed(env):
     """The program that read the output has ended, and the disk of the log is full."""
     with unread_pipe() as out, full_disk() as log, supervisor(env, stdout=out, stderr=log) as process:
