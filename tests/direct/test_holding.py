@@ -12,6 +12,7 @@ from django_ayework.api import pause, resume
 from django_ayework.define.context import AbortReason
 from django_ayework.flow.maintenance import reclaim
 from django_ayework.models import Work, WorkerProcess
+from django_ayework.store import claims
 from django_ayework.testing import now, running_worker
 from django_ayework.worker import executor, leases, maintenance, skip_queue
 from tests.direct.works import quick
@@ -95,6 +96,21 @@ def test_a_handler_learns_of_its_cancellation(configure, stage, monkeypatch, is_
     cancel(handle.id)
     eventually(lambda: stage.seen == [AbortReason.CANCELLED])
     assert handle.state().status == "cancelled"
+
+
+def test_one_that_is_cancelled_before_its_thread_claims_it_does_not_run(monkeypatch, stage):
+    claim, claimed = claims.claim_new, []
+
+    def claim_late(ids, lease):
+        cancel(ids[0])
+        claimed.append(claim(ids, lease))
+        return claimed[-1]
+
+    monkeypatch.setattr(claims, "claim_new", claim_late)
+    handle = enqueue(quick(), skip_queue=True)
+    eventually(lambda: claimed)
+    assert claimed == [[]]
+    assert (handle.state().status, handle.state().attempt) == ("cancelled", 0)
 
 
 def test_an_explanation_says_who_has_it():

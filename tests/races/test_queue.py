@@ -84,6 +84,16 @@ def test_a_claim_passes_over_uncommitted_works_and_those_that_a_rival_holds(type
     assert [row.id for row in found] == [handle.id for handle in behind[1:]]
 
 
+@pytest.mark.vendors("postgresql", "mysql")
+def test_a_claim_by_id_passes_over_works_that_others_hold():
+    held, new, delivered = (handle.id for handle in enqueue_many(steps(3)))
+    lease = claims.new_lease("w")
+    with transaction_elsewhere(lambda: list(Work.objects.select_for_update().filter(id=held))):
+        assert [row.id for row in claims.claim_new([held, new], lease)] == [new]
+        rows = claims.claim_delivered([held, delivered], ["default"], ["races.step"], lease)
+    assert [row.id for row in rows] == [delivered]
+
+
 @pytest.mark.parametrize("gates", [0, 1], ids=["work", "gate"])
 def test_of_one_request_queued_twice_at_once_one_is_the_first(gates):
     requests = [dependency(["a"], [step()]) if gates else step(number=number) for number in range(ROUNDS)]

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django_ayework import enqueue, enqueue_many, retry
 from django_ayework.models import Work
 from django_ayework.rules.states import RETRYABLE
-from django_ayework.store import claims, lanes
+from django_ayework.store import claims, lanes, leases, transitions
 from django_ayework.store.database import atomic, by_index, clock, run
 from django_ayework.store.lanes import Lane, lanes_behind, lanes_of, lanes_with_work
 from django_ayework.store.rows import find_row
@@ -40,14 +40,15 @@ def claimed(caps: dict[str, int], limit: int) -> list[str]:
 def test_works_of_several_types_go_by_priority_then_age_and_units_by_name():
     pending("old", "t.b", age=30)
     pending("older", "t.a", age=40)
-    pending("new", "t.a", age=10)
-    pending("urgent", "t.c", priority=5)
+    pending("newer", "t.a", age=10)
+    pending("urgent", "t.c", age=1, priority=5)
+    pending("urgent too", "t.c", priority=5)
     pending("whenever", "t.c", age=90, priority=-5)
     pending("other type", "t.d", age=60)
     pending("other queue", "t.a", age=60, queue="mail")
     caps = dict.fromkeys(["t.a", "t.b", "t.c", "t.absent"], 9)
-    assert claimed(caps, 3) == ["urgent", "older", "old"]
-    assert claimed(caps, 3) == ["new", "whenever"]
+    assert claimed(caps | {"t.a": 1}, 3) == ["urgent", "urgent too", "older"]
+    assert claimed(caps, 9) == ["old", "newer", "whenever"]
     for unit, priority in (("b", 0), ("c", 0), ("a", 0), ("z", 1)):
         pending(unit, "t.units", unit=unit, sort_key=unit, priority=priority)
     assert claimed({"t.units": 2}, 2) == ["z", "a"]
@@ -83,6 +84,22 @@ def test_a_claimed_work_is_running_and_leased():
     row = Work.objects.get(id="w1")
     assert (row.status, row.attempt, row.delivery, row.worker) == ("running", 2, 4, "w")
     assert row.leased_until is not None
+
+
+def test_only_who_holds_a_work_at_a_delivery_renews_begins_and_releases_it():
+    held, soon = {"status": "running", "worker": "w", "delivery": 3}, clock.now() + timedelta(hours=1)
+    others = {"other worker": {"worker": "v"}, "other delivery": {"delivery": 4}, "ended": {"status": "dead"}}
+    for label, columns in {"held": {}, "not asked for": {}, **others}.items():
+        WorkFactory(id=label, attempt=1, **held | columns)
+    before = list(Work.objects.exclude(id="held").order_by("id").values())
+    deliveries = dict.fromkeys(["held", *others], 3)
+    assert leases.renew(deliveries, "w", 7200.0) == {"held"}
+    assert transitions.begin(deliveries, "w") == {"held"}
+    assert leases.begun_among(deliveries) == {"held"}
+    assert Work.objects.filter(leased_until__gt=soon).count() == 1
+    assert transitions.release(deliveries, "w") == {"held"}
+    assert Work.objects.values_list("status", "attempt", "worker").get(id="held") == ("pending", 0, None)
+    assert list(Work.objects.exclude(id="held").order_by("id").values()) == before
 
 
 @pytest.mark.parametrize("caps", [{"t.again": 1}, {"t.again": 1, "t.a": 1}], ids=["a lane", "lanes"])
