@@ -21,9 +21,10 @@ from django_ayework.worker import claimer
 from django_ayework.worker import leases as leases_thread
 from django_ayework.worker import maintenance as maintenance_module
 from tests.attempts.conftest import renew_soon
+from tests.marks import on_sqlite
 from tests.processes import PATIENCE, eventually
 from tests.races.rivals import claim_all
-from tests.worker.conftest import all_end, greedy, while_it_runs
+from tests.worker.conftest import Flaky, all_end, greedy, while_it_runs
 from tests.worker.works import hold, hold_async, hold_atomic, long_lease, quick, short_lease, until_aborted
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
@@ -162,6 +163,18 @@ def test_a_renewal_that_fails_is_tried_again_while_the_lease_lasts_and_aborts_th
         lapse(worker)
     assert handle.result(timeout=0) == "attempt 1"
     assert stage.seen == [AbortReason.ERROR]
+
+
+@on_sqlite
+def test_a_lock_that_keeps_a_lease_from_its_renewal_aborts_nothing(monkeypatch):
+    """The database answers, and nobody could take the work."""
+    renew = Flaky(leases_thread.leases.renew, 3, OperationalError("database is locked"))
+    monkeypatch.setattr(leases_thread.leases, "renew", renew)
+    with while_it_runs(hold()) as (_, worker):
+        lapse(worker)
+        renew_soon(worker)
+        eventually(lambda: not renew.left)
+        assert not any(delivery.signal.aborted for delivery in worker._in_flight.all())
 
 
 @pytest.mark.parametrize("place", ["slots", "doer", "batch"])

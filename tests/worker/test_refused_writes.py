@@ -22,18 +22,19 @@ from django_ayework import (
 )
 from django_ayework.api import enqueue_many
 from django_ayework.models import Attempt, Work
-from django_ayework.store import sessions
+from django_ayework.store import leases, sessions
 from django_ayework.store.sessions import engine_session
 from django_ayework.testing import now, running_worker
 from django_ayework.worker import handlers
 from django_ayework.worker import worker as worker_module
 from django_ayework.worker.worker import Worker
+from tests.attempts.conftest import renew_soon
 from tests.marks import on_servers, own_session
 from tests.processes import PATIENCE, eventually
 from tests.races.holding import in_thread, transaction_elsewhere
 from tests.worker import works
 from tests.worker.conftest import all_end, while_it_runs
-from tests.worker.works import hold, quick
+from tests.worker.works import hold, long_lease, quick
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -378,6 +379,19 @@ def test_a_row_that_was_locked_for_longer_than_a_lease_is_renewed_and_not_taken(
         eventually(lambda: leased_until(handle) > until)
     assert stage.started == [3]
     assert Work.objects.get(id=handle.id).delivery == 1
+
+
+@on_servers
+def test_a_lease_whose_row_is_locked_is_tried_again_until_it_is_renewed(monkeypatch):
+    renew, renewed = leases.renew, list[set[str]]()
+    note = renewed.append
+    monkeypatch.setattr(leases, "renew", lambda *given: note(renew(*given)) or renewed[-1])
+    with while_it_runs(long_lease()) as (handle, worker):
+        with transaction_elsewhere(lambda: Work.objects.select_for_update().get(id=handle.id)):
+            renew_soon(worker)
+            eventually(lambda: len(renewed) > 2)
+        eventually(lambda: renewed[-1] == {handle.id})
+    assert renewed[:3] == [set()] * 3
 
 
 @on_servers
