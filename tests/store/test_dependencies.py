@@ -71,7 +71,7 @@ def test_a_changed_outcome_replaces_the_known_one(known, now, found):
     watch("other", "b", outcome=known)
     resolved = resolve({"b": now})
     assert resolved == (read_waiters(["other"]) if now != known else resolved)
-    assert outcomes("other") == {"b": now or ""}
+    assert (outcomes("other"), counts("other")) == ({"b": now or ""}, {"other": found})
 
 
 def test_an_outcome_without_watchers_takes_no_statement(django_assert_num_queries):
@@ -162,12 +162,12 @@ class TestWhileAnotherHoldsThem:
 
     def test_outcomes_that_another_recorded_while_a_waiter_was_locked_are_seen(self):
         """One statement sees edges as they were when it began."""
-        watch("gate", "a", "b", "c")
-        with self.resolving_elsewhere({"a": SUCCESS, "b": SUCCESS}) as answers:
+        watch("gate", "a", "b", "c", "d")
+        with self.resolving_elsewhere({"a": SUCCESS, "b": SUCCESS, "c": SUCCESS}) as answers:
             record_outcomes(lock_waiters(["gate"]), Outcomes({"a": DEAD, "b": SUCCESS}, {}))
         assert answers == [read_waiters(["gate"])]
-        assert outcomes("gate") == {"a": "success", "b": "success", "c": ""}
-        assert counts("gate") == {"gate": (2, 0)}
+        assert outcomes("gate") == {"a": "success", "b": "success", "c": "success", "d": ""}
+        assert counts("gate") == {"gate": (3, 0)}
 
     @pytest.mark.parametrize("version", ["fast"], indirect=True)
     def test_a_waiter_that_was_only_locked_is_resolved_at_once(self, monkeypatch):
