@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 from django.db import IntegrityError, OperationalError, connection, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ayework import Context, Retry, cancel, complete, enqueue, enqueue_many, signals, work
 from django_ayework.flow.maintenance import reclaim
@@ -135,6 +136,30 @@ def test_a_constraint_that_fails_at_the_commit_fails_the_attempt(declare):
     state = handle.state()
     assert (state.status, state.reason, notes()) == ("dead", "exhausted", [])
     assert state.error.startswith(IntegrityError.__name__)
+
+
+def test_a_commit_that_loses_to_another_transaction_fails_the_attempt(declare, monkeypatch):
+    """As on SQLite, or of a serializable transaction. The database has said that nothing was committed."""
+    refused: list[int] = []
+    commit = BaseDatabaseWrapper.commit
+
+    def act(ctx: Context) -> None:
+        note(ctx, "complete")
+        if ctx.attempt == 1:
+            refused.append(threading.get_ident())
+
+    def refuse_once(self) -> None:
+        if refused == [threading.get_ident()]:
+            refused.append(0)
+            raise OperationalError("database is locked")
+        commit(self)
+
+    monkeypatch.setattr(BaseDatabaseWrapper, "commit", refuse_once)
+    handle = enqueue(declare(act, TWICE)())
+    with running_worker():
+        eventually(lambda: handle.state().ended_at)
+    assert (handle.state().status, notes(), len(refused)) == ("success", ["complete 2"], 2)
+    assert Attempt.objects.get().error.startswith("OperationalError")
 
 
 @pytest.mark.vendors("mysql")
