@@ -422,9 +422,7 @@ class Claimer:
         return pause
 
 
-def as_deliveries(
-    claimed: list[WorkRow], worker_id: str, began: float, failures: Failures
-) -> list[Delivery]:
+def as_deliveries(claimed: list[WorkRow], worker_id: str, began: float, failures: Failures) -> list[Delivery]:
     """Return claimed rows that are accepted here as deliveries; when that fails, they go back."""
     try:
         return accepted(deliveries_of(claimed, began), worker_id, failures)

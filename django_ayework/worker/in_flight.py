@@ -28,8 +28,8 @@ logger = logging.getLogger("django_ayework")
 class Delivery:
     """A claimed work, from the claim to its settlement. Times are monotonic seconds.
 
-    The claim, which began at ``claimed_at``, gave it the lease of the settings. One with a ``lease`` of its own
-    is due for renewal at once.
+    The claim, which began at ``claimed_at``, gave it the lease of the settings. One with a ``lease`` of its
+    own is due for renewal at once.
     """
 
     __slots__ = (  # there are thousands a second

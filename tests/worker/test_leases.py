@@ -384,7 +384,7 @@ def test_a_lapsed_lease_whose_row_was_locked_since_is_confirmed_anew(settings, m
     settings.AYEWORK = {"LEASE": 0.6, "POLL_INTERVAL": 0.05}
     checked: list[object] = []
     monkeypatch.setattr(
-        maintenance_module, "reclaim", lambda *args: (result := reclaim(*args), checked.append(args))[0]
+        maintenance_module, "reclaim", lambda *args: (reclaim(*args), checked.append(args))[0]
     )
     lapsed = lost(1)
     with running_worker() as worker:
