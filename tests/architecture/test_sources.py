@@ -34,7 +34,7 @@ SQL = {"cursor", "execute", "executemany", "callproc", "RawSQL", "raw", "extra"}
 #: The one place outside the store: a PRAGMA tells a system check how SQLite is set up.
 SPEAKS_OF_SQLITE = "checks.py"
 #: Of Redis, which speaks no SQL.
-EXECUTES_PIPELINES = "ports/queue/redis.py"
+EXECUTES_PIPELINES = "ports/queue.py"
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)

@@ -15,7 +15,7 @@ from django_ayework.documentation import entry_url, with_entry
 from django_ayework.flow import diagnosis, startup_checks
 from django_ayework.management.commands.ayework_doctor import lines_of
 from django_ayework.models import Work
-from django_ayework.ports.queue.base import LocalQueue
+from django_ayework.ports.queue import LocalQueue
 from django_ayework.rules.diagnosis import judged
 from django_ayework.store.database import run
 from django_ayework.store.diagnosis import postgresql, sqlite

@@ -16,7 +16,7 @@ from django_ayework.documentation import entry_url
 from django_ayework.flow.scheduler import SCHEDULES
 from django_ayework.flow.schedules import sync
 from django_ayework.models import Schedule, StoreEntry, Work
-from django_ayework.ports.kv.database import DatabaseStore
+from django_ayework.ports.kv import DatabaseStore
 from django_ayework.store import deletion
 from django_ayework.testing import now, running_worker, time_travel
 from django_ayework.testing import tick as fire_in_test

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from django_ayework.ports.queue import PoppedId
-from django_ayework.ports.queue.base import LocalQueue
+from django_ayework.ports.queue import LocalQueue, PoppedId
 
 
 class Carrier(LocalQueue):

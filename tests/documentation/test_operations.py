@@ -22,8 +22,8 @@ from bench.selection import select
 from django_ayework import conf
 from django_ayework.flow import bulk_actions, maintenance
 from django_ayework.management.commands.ayework_worker import LOOPBACK
+from django_ayework.ports.pubsub import PostgresPubSub
 from django_ayework.ports.pubsub.base import connections_of
-from django_ayework.ports.pubsub.databases import PostgresPubSub
 from django_ayework.rules.codec.richjson import MAX_DEPTH
 from django_ayework.rules.health import Budget
 from django_ayework.store import throughput

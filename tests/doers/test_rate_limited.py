@@ -13,7 +13,7 @@ import pytest
 from django_ayework import doers
 from django_ayework.doers.rate_limited import LONGEST_PAUSE, RETRY_FLOOR, Limits, LocalLimiter, SharedLimiter
 from django_ayework.models import StoreEntry
-from django_ayework.ports.kv.base import LocalStore
+from django_ayework.ports.kv import LocalStore
 from django_ayework.rules.rates import Denied, FixedWindow
 from tests.architecture.sources import ROOT
 from tests.doers.kit import Broken, Holding, Inline

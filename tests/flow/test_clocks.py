@@ -10,7 +10,7 @@ from django_ayework import cancel, completing, dependency, enqueue, retry, sched
 from django_ayework.define.schedules import schedules
 from django_ayework.flow.schedules import set_paused
 from django_ayework.models import BulkAction, Schedule, Work
-from django_ayework.ports.kv.database import DatabaseStore
+from django_ayework.ports.kv import DatabaseStore
 from django_ayework.store import database
 from django_ayework.store.database import clock
 from django_ayework.testing import drain, tick

@@ -4,14 +4,10 @@ import unittest
 
 import pytest
 
-from django_ayework.ports.kv.base import LocalStore
-from django_ayework.ports.kv.cache import CacheStore
-from django_ayework.ports.kv.database import DatabaseStore
+from django_ayework.ports.kv import CacheStore, DatabaseStore, LocalStore
+from django_ayework.ports.pubsub import PostgresPubSub, RedisPubSub
 from django_ayework.ports.pubsub.base import LocalPubSub
-from django_ayework.ports.pubsub.databases import PostgresPubSub
-from django_ayework.ports.pubsub.redis import RedisPubSub
-from django_ayework.ports.queue.base import LocalQueue
-from django_ayework.ports.queue.redis import RedisStreamsQueue
+from django_ayework.ports.queue import LocalQueue, RedisStreamsQueue
 from django_ayework.testing.conformance import PubSubConformance, QueueConformance, StoreConformance
 
 

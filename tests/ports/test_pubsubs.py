@@ -8,10 +8,18 @@ from urllib.parse import urlsplit
 import pytest
 from django.db import connection, transaction
 
-from django_ayework.ports.pubsub import BUILT_IN, PubSub, forget_all, get_pubsub, redis
+from django_ayework.ports.pubsub import (
+    BUILT_IN,
+    MariadbPubSub,
+    PostgresPubSub,
+    PubSub,
+    RedisPubSub,
+    SqlitePubSub,
+    forget_all,
+    get_pubsub,
+)
 from django_ayework.ports.pubsub import listener as listening
 from django_ayework.ports.pubsub.base import LocalPubSub, PollingPubSub, is_live, is_quick, reaches_others
-from django_ayework.ports.pubsub.databases import MariadbPubSub, PostgresPubSub, SqlitePubSub
 from django_ayework.rules.notifications import due_from_text
 from django_ayework.store import notifications
 from django_ayework.testing.factories import WorkFactory
@@ -217,18 +225,18 @@ def test_a_session_tests_itself_and_is_kept_while_it_hears(listener, monkeypatch
 
 
 @pytest.mark.vendors("sqlite")
-@pytest.mark.parametrize("listener", [redis.RedisPubSub], indirect=True)
+@pytest.mark.parametrize("listener", [RedisPubSub], indirect=True)
 def test_a_connection_to_redis_is_kept_while_it_answers_and_replaced_when_the_network_swallows_it(
     settings, redis_url, listener, monkeypatch
 ):
-    monkeypatch.setattr(redis, "TEST_EVERY", 0.05)
+    monkeypatch.setattr("django_ayework.ports.pubsub.TEST_EVERY", 0.05)
     parts = urlsplit(redis_url)
     with Proxy(parts.hostname, parts.port or 6379) as proxy:
         settings.AYEWORK = {"REDIS_URL": f"redis://127.0.0.1:{proxy.port}{parts.path}"}
         heard = hear(listener)
         threading.Event().wait(1.0)
         assert (heard, listener.is_live) == ([""], True)
-        monkeypatch.setattr(redis, "ANSWER_WITHIN", 0.05)
+        monkeypatch.setattr("django_ayework.ports.pubsub.ANSWER_WITHIN", 0.05)
         proxy.hush()
         eventually(lambda: not listener.is_live)
         monkeypatch.undo()

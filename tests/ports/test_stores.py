@@ -15,15 +15,9 @@ from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.maintenance import prune_others
 from django_ayework.models import StoreEntry
 from django_ayework.ports import kv
-from django_ayework.ports.kv import cache as cache_module
-from django_ayework.ports.kv import get_store
-from django_ayework.ports.kv.base import LocalStore
-from django_ayework.ports.kv.cache import CacheStore
-from django_ayework.ports.kv.database import DatabaseStore
-from django_ayework.ports.queue import get_queue
-from django_ayework.ports.queue import redis as streams
-from django_ayework.ports.queue.base import LocalQueue
-from django_ayework.ports.queue.redis import RedisStreamsQueue, key_of
+from django_ayework.ports import queue as streams
+from django_ayework.ports.kv import CacheStore, DatabaseStore, LocalStore, get_store
+from django_ayework.ports.queue import LocalQueue, RedisStreamsQueue, get_queue, key_of
 from django_ayework.store.database import clock
 from django_ayework.testing import now, time_travel
 from tests.marks import on_sqlite
@@ -117,17 +111,17 @@ def test_a_cache_keeps_entries_no_longer_than_it_must(monkeypatch):
     monkeypatch.setattr(caches["default"], "set", lambda key, value, timeout: kept.append(timeout))
     for ttl in (0.5, None, timedelta(days=60)):
         CacheStore().set("key", "", ttl=ttl)
-    assert kept == [1 + cache_module.SLACK, None, 60 * 86_400 + cache_module.SLACK]
+    assert kept == [1 + kv.SLACK, None, 60 * 86_400 + kv.SLACK]
 
 
 def test_a_lock_that_is_never_given_back_is_named_and_one_that_has_run_out_is_the_next_holders(monkeypatch):
     deleted = []
-    monkeypatch.setattr(cache_module, "LOCK_LIFE", 0)
+    monkeypatch.setattr(kv, "LOCK_LIFE", 0)
     monkeypatch.setattr(caches["default"], "add", lambda key, value, timeout: True)
     monkeypatch.setattr(caches["default"], "delete", deleted.append)
     CacheStore().set("mine", "")
     assert deleted == []
-    monkeypatch.setattr(cache_module, "PATIENCE", 0.0)
+    monkeypatch.setattr(kv, "PATIENCE", 0.0)
     monkeypatch.setattr(caches["default"], "add", lambda key, value, timeout: False)
     with pytest.raises(TimeoutError, match="the cache 'default' keeps 'mine' locked"):
         CacheStore().set("mine", "")
@@ -263,7 +257,7 @@ def test_processes_together_are_allowed_exactly_the_limit(process_env, store, re
 
 def test_the_settings_name_the_queue_of_each_queue(settings):
     own = LocalQueue()
-    local = "django_ayework.ports.queue.base.LocalQueue"
+    local = "django_ayework.ports.queue.LocalQueue"
     given = {"bulk": "redis-streams", "mail": own, "video": local}
     settings.AYEWORK = {"QUEUES": {name: {"DELIVERY": delivery} for name, delivery in given.items()}}
     assert isinstance(get_queue("bulk"), RedisStreamsQueue)

@@ -10,7 +10,7 @@ import pytest
 from django.db import OperationalError
 
 from django_ayework import enqueue
-from django_ayework.ports.kv.base import LocalStore
+from django_ayework.ports.kv import LocalStore
 from django_ayework.rules.health import Phase
 from django_ayework.signals import work_succeeded
 from django_ayework.store import claims

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 
-from django_ayework.ports.queue.base import PoppedId, Queue
+from django_ayework.ports.queue import PoppedId, Queue
 from django_ayework.testing.conformance import shared
 from django_ayework.testing.conformance.shared import AWKWARD_TEXTS, T, in_threads, new_key
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 
-from django_ayework.ports.kv.base import Store
+from django_ayework.ports.kv import Store
 from django_ayework.testing.clock import time_travel
 from django_ayework.testing.conformance.shared import AWKWARD_TEXTS, T, in_threads, new_key, raises
 
