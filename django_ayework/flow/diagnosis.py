@@ -27,8 +27,7 @@ from django_ayework.flow.startup_checks import (
 )
 from django_ayework.models import WorkerProcess
 from django_ayework.ports.pubsub import get_pubsub
-from django_ayework.ports.pubsub.base import PubSub, connections_of, reaches_others
-from django_ayework.ports.pubsub.listener import Listening
+from django_ayework.ports.pubsub.base import Listening, PubSub, connections_of, reaches_others
 from django_ayework.ports.queue import PoppedId, Queue, get_queue
 from django_ayework.rules import diagnosis as judge
 from django_ayework.rules import server_diagnosis as judge_server

@@ -1,17 +1,209 @@
-"""The progress page, and the part of it that refreshes itself. Who has the token may see them."""
+"""The progress page for people who know nothing of works: how far a work or a group is, and the views.
+
+Who has the token may see them.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.template.response import TemplateResponse
 from django.utils.cache import patch_cache_control
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.http import require_safe
 
 from django_ayework.fragments import fragment
-from django_ayework.progress import part_url, watched_by
-from django_ayework.progress.figures import figures_of
+from django_ayework.models import Group, Work
+from django_ayework.progress import Watched, part_url, watched_by
+from django_ayework.rules.states import Status
+from django_ayework.store.database import clock, rows
+
+COLUMNS = ("status", "progress", "attempt", "run_at", "queued_at", "started_at", "ended_at")
+#: The words for each status of a work.
+WORDS: dict[str, Any] = {
+    Status.BLOCKED: gettext_lazy("Waiting for other work"),
+    Status.SCHEDULED: gettext_lazy("Scheduled"),
+    Status.PENDING: gettext_lazy("Waiting to start"),
+    Status.RUNNING: gettext_lazy("In progress"),
+    Status.SUCCESS: gettext_lazy("Done"),
+    Status.DEAD: gettext_lazy("Failed"),
+    Status.CANCELLED: gettext_lazy("Cancelled"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressFigures:
+    """How far something is. ``state`` is one of ``waiting, running, success, failed, cancelled``."""
+
+    state: str
+    words: str
+    done: float = 0
+    total: float | None = None
+    note: str = ""
+    left: str = ""  # how long the rest takes, in words
+    starts_at: datetime | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more will change by itself."""
+        return self.state in ("success", "failed", "cancelled")
+
+    @property
+    def percent(self) -> int | None:
+        """The part that is done, from 0 to 100."""
+        return 100 if self.state == "success" else percent(self.done, self.total)
+
+
+def figures_of(watched: Watched) -> ProgressFigures | None:
+    """Read how far a work or a group is; None when there is no such work any more."""
+    work = rows(Work).filter(id=watched.id).values(*COLUMNS).first()
+    if not watched.group:
+        return None if work is None else of_work(work, clock.now())
+    group = rows(Group).filter(id=watched.id).values("id", "open", "total", "dead").first()
+    if group is not None:
+        return of_group(group, work, clock.now())
+    return None if work is None else of_work(work, clock.now())  # the only one of its group
+
+
+def of_work(work: Mapping[str, Any], now: datetime) -> ProgressFigures:
+    """Return how far a work is, by what its handler has reported."""
+    status = work["status"]
+    done, total, note = reported(work["progress"])
+    started_at = work["started_at"] if status == Status.RUNNING else None
+    waits = status in (Status.SCHEDULED, Status.PENDING, Status.BLOCKED)
+    return ProgressFigures(
+        state=state_of(status),
+        words=words_of(status, work["attempt"]),
+        done=0 if waits else done,
+        total=total,
+        note="" if waits else note,
+        left=words_left(done, total, started_at, now),
+        starts_at=work["run_at"] if status == Status.SCHEDULED else None,
+    )
+
+
+def of_group(group: Mapping[str, Any], root: Mapping[str, Any] | None, now: datetime) -> ProgressFigures:
+    """Return how far a group is, by how many of its works have ended."""
+    ended = group["total"] - group["open"]
+    if not group["open"]:
+        state, words = end_of_group(group, root)
+        return ProgressFigures(state, words, ended, group["total"])
+    started_at = root["started_at"] if root is not None else None
+    has_begun = ended > 0 or root is None or started_at is not None
+    left = words_left(ended, group["total"], started_at, now)
+    state, status = ("running", Status.RUNNING) if has_begun else ("waiting", Status.PENDING)
+    return ProgressFigures(
+        state, str(WORDS[status]), ended, group["total"], failed_in_words(group["dead"]), left
+    )
+
+
+def end_of_group(group: Mapping[str, Any], root: Mapping[str, Any] | None) -> tuple[str, str]:
+    """Return how a group has ended, in words too: with success only if all of its works have succeeded."""
+    if group["dead"]:
+        return "failed", _("Finished, with failures")
+    if root is not None and root["status"] == Status.CANCELLED:
+        return "cancelled", str(WORDS[Status.CANCELLED])
+    if rows(Work).filter(group_id=group["id"], status=Status.CANCELLED).exists():
+        return "cancelled", _("Finished, partly cancelled")
+    return "success", _("Done")
+
+
+def state_of(status: str) -> str:
+    """Return the state for a status of a work."""
+    if status in (Status.BLOCKED, Status.SCHEDULED, Status.PENDING):
+        return "waiting"
+    return "failed" if status == Status.DEAD else str(status)
+
+
+def words_of(status: str, attempt: int) -> str:
+    """Return a status in words; a work that was tried is tried again."""
+    if status == Status.SCHEDULED and attempt:
+        return _("Will be tried again")
+    return str(WORDS.get(status, status))
+
+
+def failed_in_words(dead: int) -> str:
+    """Return how many works have failed, in words; empty for none."""
+    return ngettext("%(count)d failed", "%(count)d failed", dead) % {"count": dead} if dead else ""
+
+
+def words_left(done: float, total: float | None, started_at: datetime | None, now: datetime) -> str:
+    """Return how long the rest takes, in words; empty when that is not known."""
+    elapsed = 0.0 if started_at is None else (now - started_at).total_seconds()
+    seconds = seconds_left(done, total, elapsed)
+    if seconds is None:
+        return ""
+    number, unit = rounded(seconds)
+    texts = {
+        "seconds": ngettext("about %(count)d second left", "about %(count)d seconds left", number),
+        "minutes": ngettext("about %(count)d minute left", "about %(count)d minutes left", number),
+        "hours": ngettext("about %(count)d hour left", "about %(count)d hours left", number),
+    }
+    return texts[unit] % {"count": number}
+
+
+def reported(text: str | None) -> tuple[float, float | None, str]:
+    """Return what a handler has reported: done, total, note. What cannot be read counts as nothing."""
+    try:
+        stored = json.loads(text or "{}")
+        total = stored.get("total")
+        return (
+            float(stored.get("done") or 0),
+            None if total is None else float(total),
+            stored.get("note") or "",
+        )
+    except (ValueError, TypeError, AttributeError):
+        return 0.0, None, ""
+
+
+# Estimates of the time that remains, rounded for people
+
+#: Below so many seconds a guess is not worth saying: too little has happened.
+SOONEST_GUESS = 1.0
+
+
+def seconds_left(done: float, total: float | None, elapsed: float) -> float | None:
+    """Return how many seconds the rest takes at the pace so far; None when that cannot be said yet.
+
+    >>> seconds_left(done=25, total=100, elapsed=10)
+    30.0
+    >>> seconds_left(done=0, total=100, elapsed=10), seconds_left(done=5, total=None, elapsed=10)
+    (None, None)
+    """
+    if not total or done <= 0 or elapsed < SOONEST_GUESS:
+        return None
+    return max(0.0, (total - done) * elapsed / done)
+
+
+def rounded(seconds: float) -> tuple[int, str]:
+    """Return a guess in a unit that promises no more than it knows: seconds in tens, then minutes, hours.
+
+    >>> rounded(3), rounded(44), rounded(200), rounded(7200)
+    ((10, 'seconds'), (50, 'seconds'), (3, 'minutes'), (2, 'hours'))
+    """
+    if seconds <= 60:
+        return max(10, -int(-seconds // 10) * 10), "seconds"
+    if seconds <= 5_400:
+        return round(seconds / 60), "minutes"
+    return round(seconds / 3_600), "hours"
+
+
+def percent(done: float, total: float | None) -> int | None:
+    """Return the part that is done, from 0 to 100; None without a total.
+
+    >>> percent(1, 3), percent(7, 5), percent(2, None)
+    (33, 100, None)
+    """
+    return None if not total else int(min(max(100 * done / total, 0), 100))
+
+
+# The page, and the part of it that refreshes itself
 
 PAGE = "django_ayework/progress/page.html"
 PART = "django_ayework/progress/part.html"

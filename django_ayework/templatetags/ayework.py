@@ -10,7 +10,7 @@ from django.urls import NoReverseMatch
 from django_ayework.progress import part_url
 from django_ayework.progress import progress_url as url_of
 from django_ayework.progress import watched as watched_of
-from django_ayework.progress.figures import figures_of
+from django_ayework.progress.views import figures_of
 
 register = template.Library()
 

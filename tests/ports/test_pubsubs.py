@@ -18,7 +18,7 @@ from django_ayework.ports.pubsub import (
     forget_all,
     get_pubsub,
 )
-from django_ayework.ports.pubsub import listener as listening
+from django_ayework.ports.pubsub import base as listening
 from django_ayework.ports.pubsub.base import LocalPubSub, PollingPubSub, is_live, is_quick, reaches_others
 from django_ayework.rules.notifications import due_from_text
 from django_ayework.store import notifications

@@ -12,8 +12,7 @@ from django.core.signals import setting_changed
 
 from django_ayework.compat import after_fork_in_child
 from django_ayework.conf import get_settings
-from django_ayework.ports.pubsub.base import Listener, LocalPubSub, PollingPubSub, PubSub
-from django_ayework.ports.pubsub.listener import Listening
+from django_ayework.ports.pubsub.base import Listener, Listening, LocalPubSub, PollingPubSub, PubSub
 from django_ayework.ports.redis import PATIENCE, PREFIX, Client, client_of, url_of_server
 from django_ayework.rules.notifications import DUE
 from django_ayework.store import notifications
