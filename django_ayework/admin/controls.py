@@ -24,9 +24,9 @@ from django_ayework.errors import did_you_mean
 from django_ayework.flow.controls import control_of, write
 from django_ayework.models import WorkControl
 from django_ayework.rules.controls import TypeControl
-from django_ayework.store.controls import Scope, all_controls
 from django_ayework.store.database import atomic
 from django_ayework.store.lanes import lanes_with_work
+from django_ayework.store.operation import Scope, all_controls
 
 if TYPE_CHECKING:
     Form = forms.ModelForm[WorkControl]

@@ -25,8 +25,8 @@ from django_ayework.errors import AyeworkError
 from django_ayework.flow.controls import write
 from django_ayework.flow.overview import overview
 from django_ayework.models import Overview, WorkControl
-from django_ayework.store.controls import Scope, is_due_or_running
 from django_ayework.store.database import alias, rows
+from django_ayework.store.operation import Scope, is_due_or_running
 
 #: Seconds between two refreshes of the page.
 REFRESH_EVERY = 5

@@ -29,7 +29,6 @@ from django_ayework.rules.causes import normalised
 from django_ayework.rules.durations import later, require_aware
 from django_ayework.rules.formatting import error_line, error_text
 from django_ayework.rules.states import Status
-from django_ayework.store import bulk_actions
 from django_ayework.store.causes import cause_of
 from django_ayework.store.database import (
     alias,
@@ -45,6 +44,13 @@ from django_ayework.store.database import (
 )
 from django_ayework.store.deletion import lock_steps
 from django_ayework.store.dependencies import read_waiters
+from django_ayework.store.operation import (
+    change_action,
+    delete_ended_actions,
+    lock_due_action,
+    lock_running_action,
+    next_action_due,
+)
 from django_ayework.store.selection import COUNTED, Cursor, Page, Selection, require_known, selection_of
 
 #: Works of one page: their rows stay locked until its transaction ends.
@@ -188,14 +194,14 @@ def stored(row: BulkAction) -> BulkAction:
 
 def stop(id: str) -> bool:
     """Stop a bulk action after its present page; return whether it was running."""
-    return bulk_actions.change(id, ["running"], status="stopped", next_at=None, ended_at=clock.now())
+    return change_action(id, ["running"], status="stopped", next_at=None, ended_at=clock.now())
 
 
 @own_transaction
 def resume(id: str) -> bool:
     """Let a bulk action that was stopped, or has failed, go on where it was; return whether it was one."""
     columns: dict[str, Any] = {"status": "running", "next_at": clock.read(), "ended_at": None}
-    resumed = bulk_actions.change(id, ["stopped", "failed"], **columns)
+    resumed = change_action(id, ["stopped", "failed"], **columns)
     on_commit(wake_workers)
     return resumed
 
@@ -276,7 +282,7 @@ def carry_out(seconds: float, is_over: Callable[[], bool] = lambda: False) -> fl
         is_free = step()
         if is_free and not dialect().lock_codes:  # SQLite has one lock: leave it to others for as long
             time.sleep(min(time.monotonic() - began, LONGEST_GAP))
-    due_at = bulk_actions.next_due(ACTS)
+    due_at = next_action_due(ACTS)
     if due_at is None:
         return None
     pause = (due_at - clock.now()).total_seconds()
@@ -323,7 +329,7 @@ def carry_out_page(most: int, are_held: bool, tried: Tried, now: datetime) -> bo
     or begins behind the cursor that the first has written. Every act here joins this transaction. Works that
     others hold (``are_held``) are refused.
     """
-    row = bulk_actions.lock_due(now, ACTS)
+    row = lock_due_action(now, ACTS)
     if row is None:
         return False
     tried.id = row.id
@@ -380,10 +386,10 @@ def next_moment(row: BulkAction, works: int, now: datetime) -> datetime:
 def fail(id: str, error: Exception) -> None:
     """End a bulk action as failed, with its error: a page that breaks is not tried again and again."""
     report(error, "queue", f"the bulk action {id} failed")
-    row = bulk_actions.lock_running(id)
+    row = lock_running_action(id)
     if row is not None:
         kept = [["", error_line(error_text(error))], *json.loads(row.report)]
-        bulk_actions.change(
+        change_action(
             id,
             ["running"],
             status="failed",
@@ -395,7 +401,7 @@ def fail(id: str, error: Exception) -> None:
 
 def prune(now: datetime, limit: int) -> int:
     """Delete bulk actions that ended 30 days ago; return how many."""
-    return bulk_actions.delete_ended(now - KEPT_FOR, limit)
+    return delete_ended_actions(now - KEPT_FOR, limit)
 
 
 def is_capped(row: BulkAction) -> bool:

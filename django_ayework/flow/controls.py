@@ -22,16 +22,6 @@ from django_ayework.flow.startup_checks import hints_on_queues
 from django_ayework.models import WorkControl
 from django_ayework.rules.controls import UNCONTROLLED, Controls, TypeControl
 from django_ayework.rules.durations import later
-from django_ayework.store import worker_processes
-from django_ayework.store.controls import (
-    Scope,
-    all_controls,
-    change_control,
-    due_types,
-    hold_type_controls,
-    is_due_or_running,
-    set_next_at,
-)
 from django_ayework.store.database import (
     atomic,
     clock,
@@ -39,6 +29,16 @@ from django_ayework.store.database import (
     own_transaction,
     project_code_within,
     sync_only,
+)
+from django_ayework.store.operation import (
+    Scope,
+    all_controls,
+    change_control,
+    command_process,
+    due_types,
+    hold_type_controls,
+    is_due_or_running,
+    set_next_at,
 )
 
 logger = logging.getLogger("django_ayework")
@@ -239,6 +239,6 @@ def command_worker(id: str, command: Command) -> None:
     if command not in get_args(Command):
         raise InvalidOption(f"expected 'quiet', 'resume' or 'stop', got: {command!r}.", code="act-arguments")
     with atomic():
-        if not worker_processes.command_process(id, command):
+        if not command_process(id, command):
             raise WorkerNotFound(f"no running worker has the id {id!r}, so none was told to {command}.")
         on_commit(wake_workers)  # so that it is obeyed at once

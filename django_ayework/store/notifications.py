@@ -21,8 +21,8 @@ from django_ayework.rules.notifications import DUE, Due, Place, due_to_text
 from django_ayework.store.database import clock, connection
 from django_ayework.store.dialects import Bounds
 from django_ayework.store.lanes import IN_LANE, QUEUES, WORK, heads_of, lanes_behind
+from django_ayework.store.operation import live_processes
 from django_ayework.store.sessions import engine_session, number_of_socket, own_connection
-from django_ayework.store.worker_processes import live_processes
 
 #: Several may commit at once, and each waits for the lock of those before it, but not for ever.
 #: Nor does anybody wait for the disk: what a crash of the server takes is found by polling.

@@ -25,16 +25,16 @@ from django_ayework.heartbeat import Heartbeat
 from django_ayework.rules.controls import Controls, capped
 from django_ayework.rules.notifications import DIRECT
 from django_ayework.store import claims
-from django_ayework.store.controls import hold_type_controls, running_counts
 from django_ayework.store.database import clock, in_own_transaction
+from django_ayework.store.operation import hold_type_controls, running_counts
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker import bounds
 from django_ayework.worker.attempt import Ended
 from django_ayework.worker.claimer import as_deliveries
 from django_ayework.worker.executor import Load
 from django_ayework.worker.in_flight import Delivery
+from django_ayework.worker.leases import ends_in_time
 from django_ayework.worker.maintenance import MaintenanceThread
-from django_ayework.worker.shutdown import ends_in_time
 from django_ayework.worker.threads import Failures
 from django_ayework.worker.worker import Engine
 
