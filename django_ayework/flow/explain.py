@@ -22,20 +22,27 @@ from django_ayework.rules.explain import (
     Explanation,
     Reason,
     absence,
+    blocked,
     bound,
     called,
+    limits,
+    no_waiter,
+    no_worker,
+    not_queued,
+    pauses,
+    pending,
+    scheduled,
+)
+from django_ayework.rules.explain_attempts import (
+    cancelled,
+    dead,
     doer_limits,
     history,
     in_doer,
-    limits,
-    no_worker,
-    pauses,
-    pending,
     running,
-    scheduled,
+    succeeded,
+    unsatisfiable,
 )
-from django_ayework.rules.explain_blocked import blocked, no_waiter, not_queued
-from django_ayework.rules.explain_ended import cancelled, dead, succeeded, unsatisfiable
 from django_ayework.rules.formatting import if_renamed, is_parked, phrase
 from django_ayework.rules.identity import require_text
 from django_ayework.rules.retry import has_expired

@@ -1,28 +1,26 @@
-"""Why a work is not running: facts in, reasons in words out. ``flow.explain`` reads the facts."""
+"""Why a work waits: facts in, reasons in words out. ``flow.explain`` reads the facts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from django_ayework.rules.conditions import Condition, Count, Decision, Tally, decide, requirement
 from django_ayework.rules.controls import Controls, command_to_resume
 from django_ayework.rules.formatting import (
     Phrase,
     duration,
-    error_sentence,
-    is_parked,
+    listed,
     made,
     moment_text,
-    parked_since,
     phrase,
     phrases,
 )
-from django_ayework.rules.notifications import DIRECT
 from django_ayework.rules.retry import has_expired
-from django_ayework.rules.states import Outcome, Status
+from django_ayework.rules.states import Status
 
 #: A work, or a worker process, as the store reads it.
 Row: TypeAlias = Any
@@ -280,52 +278,6 @@ def scheduled(run_at: datetime, now: datetime, queue: str, workers: Sequence[Row
     return [Reason(Code.DUE, text, facts), *absence(queue, workers or ())]
 
 
-def history(
-    row: Row, attempts: int, outcome: str | None, grace: timedelta, renamed: str, now: datetime
-) -> list[Reason]:
-    """Return why the work waits again, unless this is its first time.
-
-    ``outcome`` is that of its last attempt, if any is known; ``renamed`` is advice on a type of another name.
-    """
-    if is_parked(row.error):
-        since = parked_since(row.error, now)
-        until = since + grace
-        text = phrase(
-            "Workers have claimed it since %(since)s, and none knew its type %(type)s. Start a worker with "
-            "the app that defines the type. %(renamed)s Without one, it dies at %(until)s.",
-            type=repr(row.type),
-            since=moment_text(since, now),
-            renamed=renamed,
-            until=moment_text(until, now),
-        )
-        return [Reason(Code.PARKED, text, {"type": row.type, "since": since, "until": until})]
-    if outcome == Outcome.DEFERRED:
-        text = phrase("It was deferred to %(at)s; that used no attempt.", at=moment_text(row.run_at, now))
-        return [Reason(Code.DEFERRED, text, {"run_at": row.run_at})]
-    error = error_sentence(row.error)
-    if row.attempt > 0:
-        lost = outcome == Outcome.LOST
-        which = {"attempt": row.attempt, "attempts": attempts}
-        if lost:
-            text = phrase(
-                "It is tried again, because the worker that made attempt %(attempt)d of %(attempts)d was "
-                "lost.",
-                **which,
-            )
-        else:
-            text = phrase(
-                "It is tried again, because attempt %(attempt)d of %(attempts)d failed: %(error)s",
-                error=error,
-                **which,
-            )
-        facts = {**which, "error": row.error, "lost": lost}
-        return [Reason(Code.RETRYING, text, facts)]
-    if row.error or outcome:
-        text = phrase("It was retried by hand. Its last error before that: %(error)s", error=error)
-        return [Reason(Code.RETRIED_BY_HAND, text, {"error": row.error})]
-    return []
-
-
 def bound(
     deadline: datetime | None, now: datetime, opens: bool = False, due: datetime | None = None
 ) -> list[Reason]:
@@ -355,94 +307,130 @@ def bound(
     return [Reason(Code.DEADLINE, text, facts)]
 
 
-def running(row: Row, seen: Row | None, attempts: int, now: datetime, gone_after: timedelta) -> list[Reason]:
-    """Return which worker runs the work, and any trouble with that worker or the lease.
+# What a blocked work waits for
 
-    ``seen`` is None when there is no trace of that worker.
+
+def no_waiter() -> list[Reason]:
+    """Return that the record of what a blocked work waits for is lost."""
+    text = phrase("What it waits for is lost, so it can never open: cancel it, and queue a new one.")
+    return [Reason(Code.NO_WAITER, text)]
+
+
+def blocked(
+    waiter: Row,
+    condition: Condition | None,
+    open: Sequence[tuple[str, str | None]],
+    missed: Sequence[tuple[str, str]],
+    circle: Sequence[str],
+) -> list[Reason]:
+    """Return what a blocked work waits for. ``condition`` is None when the stored one cannot be read.
+
+    ``open`` and ``missed`` are the first watched works of each kind, with their status. Of a ``circle`` each
+    waits for the next, and the last for the first.
     """
-    until = row.leased_until
-    is_direct = (row.worker or "").startswith(DIRECT)  # it has skipped the queue, and no worker has it
-    worker = called(seen) if seen else row.worker or phrase("unknown")
-    given = {
-        "holder": holder(None if is_direct else worker, row.started_at, now),
-        "attempt": row.attempt,
-        "attempts": attempts,
-    }
-    text = (
-        phrase(
-            "%(holder)s, for attempt %(attempt)d of %(attempts)d, leased until %(until)s.",
-            until=moment_text(until, now),
-            **given,
+    reasons = [unmet(waiter, condition, open)]
+    if condition is not None and decide(condition, waiter.tally) is Decision.NEVER:
+        text = phrase(
+            'It can open only if works are retried, and waits for that (on_unmet="wait"); retry %(works)s.',
+            works=listed([with_status(id, status) for id, status in missed], waiter.tally.missed),
         )
-        if until
-        else phrase("%(holder)s, for attempt %(attempt)d of %(attempts)d.", **given)
-    )
-    facts = {
-        "worker": row.worker,
-        "host": seen.host if seen else None,
-        "pid": seen.pid if seen else None,
-        "attempt": row.attempt,
-        "attempts": attempts,
-        "started_at": row.started_at,
-        "leased_until": until,
-    }
-    reasons = [Reason(Code.RUNNING, text, facts)]
-    if not is_direct:
-        reasons += worker_trouble(row.worker, seen, now, gone_after)
-    if until is not None and until < now:
-        last = row.attempt >= attempts
-        text = (
-            phrase(
-                "Its lease has lapsed: the next worker that serves its queue and type ends it as dead, for "
-                "this was its last attempt."
-            )
-            if last
-            else phrase(
-                "Its lease has lapsed: the next worker that serves its queue and type takes it back to try "
-                "it again."
-            )
+        reasons.append(Reason(Code.CANNOT_BE_MET, text, {"members": [id for id, _ in missed]}))
+    if circle:
+        text = phrase(
+            "It waits for itself: %(works)s. Each of these works waits for the next: cancel one, or complete "
+            "it by hand.",
+            works=" → ".join([*circle, circle[0]]),
         )
-        reasons.append(Reason(Code.LEASE_LAPSED, text, {"leased_until": until, "last_attempt": last}))
+        reasons.append(Reason(Code.CIRCLE, text, {"works": list(circle)}))
+    if waiter.recheck:
+        text = phrase(
+            "It was queued while works that it waits for were ending. A worker rechecks it at its next poll."
+        )
+        reasons.append(Reason(Code.RECHECK, text))
     return reasons
 
 
-def doer_limits(type: str) -> Reason:
-    """Return that workers claim as many works of a type as its doer asks for."""
-    text = phrase("Its type has a doer: workers take its works only as the limits of the doer allow.")
-    return Reason(Code.DOER_LIMITS, text, {"type": type})
-
-
-def in_doer(type: str) -> Reason:
-    """Return that a doer of the worker decides when the attempt starts."""
+def not_queued(ids: Sequence[str]) -> Reason:
+    """Return that works for which a gate waits do not exist."""
     text = phrase(
-        "Its type has a doer, where it may wait for its turn: a doer starts works within its own limits."
+        "It opens only once %(works)s is enqueued and has ended. If that was pruned or rolled back, cancel "
+        "this gate, or complete it by hand to open it.",
+        works=list(ids),
     )
-    return Reason(Code.IN_DOER, text, {"type": type})
+    return Reason(Code.NOT_QUEUED, text, {"works": list(ids)})
 
 
-def holder(worker: str | None, since: datetime | None, now: datetime) -> Phrase:
-    """Return which worker has the work; without one, it is the process that enqueued it."""
-    if since is None:
-        if worker is None:
-            return phrase("The process that enqueued it holds it")
-        return phrase("Worker %(worker)s holds it", worker=worker)
-    at = moment_text(since, now)
-    if worker is None:
-        return phrase("The process that enqueued it has held it since %(since)s", since=at)
-    return phrase("Worker %(worker)s has held it since %(since)s", worker=worker, since=at)
+def with_status(id: str, status: str | None) -> str:
+    """Return an id with the status of its work, or that no work has it."""
+    if status is None:
+        return phrase("%(id)s (does not exist (yet))", id=id)
+    return phrase("%(id)s (%(status)s)", id=id, status=word(status))
 
 
-def worker_trouble(id: str | None, seen: Row | None, now: datetime, gone_after: timedelta) -> list[Reason]:
-    """Return the trouble of the worker, if it has any."""
-    if seen is None:
-        text = phrase(
-            "There is no trace of that worker; while its lease lasts, no other worker takes the work."
+def unmet(waiter: Row, condition: Condition | None, open: Sequence[tuple[str, str | None]]) -> Reason:
+    """Return the condition, the counts of the watched works, and the first that are open."""
+    tally: Tally = waiter.tally
+    left = tally.total - tally.done
+    figures = {
+        "condition": condition_text(waiter, condition),
+        "succeeded": tally.succeeded,
+        "missed": tally.missed,
+        "open": left,
+    }
+    text = (
+        phrase(
+            "%(condition)s: %(succeeded)d succeeded, %(missed)d ended without success, %(open)d open "
+            "– %(works)s.",
+            works=listed([with_status(id, status) for id, status in open], left),
+            **figures,
         )
-        return [Reason(Code.WORKER_UNKNOWN, text, {"worker": id})]
-    if seen.stopped_at is not None:
-        text = phrase("That worker stopped at %(at)s.", at=moment_text(seen.stopped_at, now))
-        return [Reason(Code.WORKER_STOPPED, text, {"stopped_at": seen.stopped_at})]
-    if now - seen.seen_at > gone_after:
-        text = phrase("That worker was last seen at %(at)s.", at=moment_text(seen.seen_at, now))
-        return [Reason(Code.WORKER_SILENT, text, {"seen_at": seen.seen_at})]
-    return []
+        if open
+        else phrase(
+            "%(condition)s: %(succeeded)d succeeded, %(missed)d ended without success, %(open)d open.",
+            **figures,
+        )
+    )
+    facts = {
+        "condition": waiter.condition,
+        "total": tally.total,
+        "succeeded": tally.succeeded,
+        "missed": tally.missed,
+        "open": [{"id": id, "status": status} for id, status in open],
+    }
+    return Reason(Code.WAITS_FOR_WORKS, text, facts)
+
+
+def condition_text(waiter: Row, condition: Condition | None) -> Phrase:
+    """Return which condition the work waits for, in words."""
+    total: int = waiter.tally.total
+    if condition is None:
+        return phrases(
+            "It waits for %(count)d work on a condition that cannot be read, %(condition)s",
+            "It waits for %(count)d works on a condition that cannot be read, %(condition)s",
+            total,
+            condition=waiter.condition,
+        )
+    needed, counts_success = requirement(condition, total)
+    if isinstance(condition, Count) and counts_success:
+        return phrases(
+            "It waits until %(needed)d of %(count)d work have succeeded",
+            "It waits until %(needed)d of %(count)d works have succeeded",
+            total,
+            needed=needed,
+        )
+    if isinstance(condition, Count):
+        return phrases(
+            "It waits until %(needed)d of %(count)d work have ended",
+            "It waits until %(needed)d of %(count)d works have ended",
+            total,
+            needed=needed,
+        )
+    if counts_success:
+        return phrases(
+            "It waits until its one work has succeeded",
+            "It waits until all of its %(count)d works have succeeded",
+            total,
+        )
+    return phrases(
+        "It waits until its one work has ended", "It waits until all of its %(count)d works have ended", total
+    )
