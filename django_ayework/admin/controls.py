@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 from django import forms
 from django.contrib import admin, messages
@@ -18,20 +18,16 @@ from django.utils.translation import gettext_lazy
 
 from django_ayework.admin import pages
 from django_ayework.admin.lists import QueueAdmin, declared_queues
+from django_ayework.admin.pages import field_in_words
 from django_ayework.admin.refusals import shows_refusals
 from django_ayework.define.types import registry
 from django_ayework.errors import did_you_mean
 from django_ayework.flow.controls import control_of, write
 from django_ayework.models import WorkControl
 from django_ayework.rules.controls import TypeControl
-from django_ayework.store.database import atomic
+from django_ayework.store.database import atomic, rows
 from django_ayework.store.lanes import lanes_with_work
 from django_ayework.store.operation import Scope, all_controls
-
-if TYPE_CHECKING:
-    Form = forms.ModelForm[WorkControl]
-else:
-    Form = forms.ModelForm
 
 #: Lanes of pending works that are read to find queues that no type names.
 LANES_READ = 500
@@ -177,7 +173,7 @@ def labelled(form: Any, target: Target, form_id: str, names: Sequence[str]) -> l
 # The forms
 
 
-class WorkControlForm(Form):
+class WorkControlForm(forms.ModelForm):  # type: ignore[type-arg]  # which Django does not take
     """The form of a control of a registered type, or of any queue."""
 
     class Meta:
@@ -275,6 +271,29 @@ def label_of(name: str) -> Any:
     return WorkControl._meta.get_field(name).verbose_name  # type: ignore[union-attr]
 
 
+def decide(model_admin: Any, request: HttpRequest, scope: Scope, name: str, values: dict[str, Any]) -> None:
+    """Write a control, log it with the old values, and show what came of it."""
+    before = rows(WorkControl).filter(scope=scope, name=name).first() or WorkControl()
+    changed = {field: value for field, value in values.items() if value != getattr(before, field)}
+    if not changed:
+        messages.info(request, _("%(name)s: there was nothing to change.") % {"name": name})
+        return
+    text = " ".join(change_text(field, getattr(before, field), value) for field, value in changed.items())
+    with atomic():
+        write(scope, name, **changed)
+        model_admin.log_change(request, rows(WorkControl).get(scope=scope, name=name), text)
+    messages.success(request, f"{name}: {text}")
+
+
+def change_text(field: str, before: Any, after: Any) -> str:
+    """Return a change of a control in words, with the old value."""
+    if field == "paused":
+        return _("Paused; it was served.") if after else _("Resumed; it was paused.")
+    was, now = (_("as declared") if each is None else field_in_words(each) for each in (before, after))
+    words = {"field": label_of(field), "before": was, "after": now}
+    return _("Changed %(field)s from %(before)s to %(after)s.") % words
+
+
 @admin.register(WorkControl)
 class WorkControlAdmin(QueueAdmin):
     """The controls of types and queues. Every worker applies a change within a poll."""
@@ -315,36 +334,16 @@ class WorkControlAdmin(QueueAdmin):
         if not may:
             raise PermissionDenied
         if act in ("pause", "resume"):
-            self.decide(request, target, {"paused": act == "pause"})
+            decide(self, request, target.scope, target.name, {"paused": act == "pause"})
         elif act == "declared":
-            self.decide(request, target, NOTHING)
+            decide(self, request, target.scope, target.name, NOTHING)
         elif target.scope == "type":
             form = InPlaceForm(request.POST, target=target)
             if not form.is_valid():
                 return self.board(request, found, target, form)
-            self.decide(request, target, {name: form.cleaned_data[name] for name in form.changed_data})
+            changes = {name: form.cleaned_data[name] for name in form.changed_data}
+            decide(self, request, target.scope, target.name, changes)
         return HttpResponseRedirect(self.address("changelist"))
-
-    def decide(self, request: HttpRequest, target: Target, values: dict[str, Any]) -> None:
-        """Write a control, log it with the old values, and show what came of it."""
-        # The form may have written into the row, so the old values are read again.
-        found = self.get_queryset(request).filter(scope=target.scope, name=target.name).first()
-        before = found or WorkControl()
-        changes = [
-            pages.change_in_words(label_of(name), getattr(before, name), value)
-            for name, value in values.items()
-            if value != getattr(before, name)
-        ]
-        if not changes:
-            messages.info(request, _("%(name)s: there was nothing to change.") % {"name": target.name})
-            return
-        sentence = " ".join(changes)
-        with atomic():
-            write(target.scope, target.name, **values)
-            row = self.get_queryset(request).get(scope=target.scope, name=target.name)
-            self.log_change(request, row, sentence)
-        said = _("%(name)s was changed: %(changes)s") % {"name": target.name, "changes": sentence}
-        messages.success(request, said)
 
     def may_change(self, request: HttpRequest, target: Target) -> bool:
         """Tell whether the user may control this type or queue."""

@@ -8,34 +8,27 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import BadRequest, PermissionDenied
-from django.db import Error, transaction
+from django.db import Error
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.urls import URLPattern, path
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from django_ayework import fragments
 from django_ayework.admin import lists
+from django_ayework.admin.controls import decide, label_of
 from django_ayework.admin.overview_tables import Board, Control, board
 from django_ayework.admin.pages import Links, admin_of
 from django_ayework.admin.refusals import refused
 from django_ayework.define.options import MAX_INTEGER, check_queue
 from django_ayework.define.types import registry
 from django_ayework.errors import AyeworkError
-from django_ayework.flow.controls import write
 from django_ayework.flow.overview import overview
 from django_ayework.models import Overview, WorkControl
-from django_ayework.store.database import alias, rows
+from django_ayework.store.database import rows
 from django_ayework.store.operation import Scope, is_due_or_running
 
 #: Seconds between two refreshes of the page.
 REFRESH_EVERY = 5
-#: The columns of a control that can be set in place, with their words in the log.
-VALUES = {
-    "paused": gettext_lazy("paused"),
-    "max_running": gettext_lazy("running at most"),
-    "weight": gettext_lazy("weight"),
-}
 
 
 class LimitForm(forms.Form):
@@ -110,44 +103,29 @@ class OverviewAdmin(lists.ReadOnlyAdmin):
         if not self.may_control(request, row):
             raise PermissionDenied
         try:
-            changes = self.changes(request, act)
-            self.apply(request, require_known(scope, name, row), name, row, changes)
+            changes = self.changes(request, scope, act)
+            decide(self, request, require_known(scope, name, row), name, changes)
         except (AyeworkError, TypeError, ValueError) as refusal:
             messages.error(request, str(refusal))
         except Error as error:
             return refused(request, error, self.address("changelist"))
         return HttpResponseRedirect(self.address("changelist"))
 
-    def changes(self, request: HttpRequest, act: str) -> dict[str, Any]:
+    def changes(self, request: HttpRequest, scope: str, act: str) -> dict[str, Any]:
         """Return the columns that an act changes. Raises ValueError for a limit that cannot be used."""
         if act in ("pause", "resume"):
             return {"paused": act == "pause"}
         if act != "limit":
             raise BadRequest(f"expected pause, resume or limit, got: {act!r}.")
+        if scope == "queue":
+            raise ValueError(_("A queue can only be paused."))
         key = request.GET.get("key", "")
         form = LimitForm({field: request.POST.get(f"{field}-{key}") for field in LimitForm.base_fields})
         if not form.is_valid():
             found = form.errors.as_data().items()
-            wrong = [f"{VALUES[field]}: {error.messages[0]}" for field, errors in found for error in errors]
+            wrong = [f"{label_of(field)}: {error.messages[0]}" for field, errors in found for error in errors]
             raise ValueError(" ".join(wrong))
         return form.cleaned_data
-
-    def apply(
-        self, request: HttpRequest, scope: Scope, name: str, row: WorkControl | None, changes: dict[str, Any]
-    ) -> None:
-        """Write the changes, with a log entry that has the old values, and show a message."""
-        if scope == "queue" and set(changes) != {"paused"}:
-            raise ValueError(_("A queue can only be paused."))
-        before = {field: getattr(row or WorkControl(), field) for field in changes}
-        changed = {field: value for field, value in changes.items() if value != before[field]}
-        if not changed:
-            messages.info(request, _("%(name)s has these values already.") % {"name": name})
-            return
-        text = " ".join(change_text(field, before[field], value) for field, value in changed.items())
-        with transaction.atomic(using=alias()):
-            write(scope, name, **changed)
-            self.log_change(request, rows(WorkControl).get(scope=scope, name=name), text)
-        messages.success(request, f"{name}: {text}")
 
 
 def require_known(scope: str, name: str, row: WorkControl | None) -> Scope:
@@ -165,16 +143,3 @@ def require_known(scope: str, name: str, row: WorkControl | None) -> Scope:
     if row is None and not is_due_or_running(name):
         registry.get(name)
     return "type"
-
-
-def change_text(field: str, before: Any, after: Any) -> str:
-    """Return a change of a control in words, with the old value."""
-    if field == "paused":
-        return _("Paused; it was served.") if after else _("Resumed; it was paused.")
-    words = {"field": VALUES[field], "before": as_text(before), "after": as_text(after)}
-    return _("Changed %(field)s from %(before)s to %(after)s.") % words
-
-
-def as_text(value: int | None) -> str:
-    """Return a limit or a weight in words."""
-    return _("as declared") if value is None else str(value)

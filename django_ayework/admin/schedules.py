@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from django import forms
 from django.conf import settings
@@ -26,11 +26,6 @@ from django_ayework.models import Firing, Schedule
 from django_ayework.rules.formatting import duration
 from django_ayework.rules.schedules import parse_cron, zone_of
 from django_ayework.store.database import rows
-
-if TYPE_CHECKING:
-    Form = forms.ModelForm[Schedule]
-else:
-    Form = forms.ModelForm
 
 KINDS = [("cron", gettext_lazy("cron expression")), ("every", gettext_lazy("interval"))]
 #: The columns that the form fills in.
@@ -110,7 +105,7 @@ def schedulable_types() -> list[str]:
     return sorted(work_type.name for work_type in registry if work_type.settings.schedulable)
 
 
-class ScheduleForm(Form):
+class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # which Django does not take
     """The form of a schedule of a type that is declared schedulable, with an input that its handler takes."""
 
     kind = forms.ChoiceField(choices=KINDS, label=gettext_lazy("Kind"))

@@ -85,19 +85,20 @@ def test_a_type_is_changed_in_its_row_and_returned_to_what_the_code_declares(ope
     assert "at most 5 running" in row_of(text, declared.name)
     assert in_force("max_running", "weight", "paused") == (5, 40, False)
     row = WorkControl.objects.get()
-    assert_shows(logged()[-1], "running at most: nothing → 5.", "weight: nothing → 40.")
+    shown = "running at most from as declared to 5.", "weight from as declared to 40."
+    assert_shows(logged()[-1], *shown)
     in_place(operator, "save", max_running="6", weight="40")
-    assert logged()[-1] == "running at most: 5 → 6."
+    assert logged()[-1] == "Changed running at most from 5 to 6."
     in_place(operator, "declared")
     assert in_force("max_running", "weight") == (2, 20)
     assert WorkControl.objects.get().version > row.version, "workers must notice"
-    assert "weight: 40 → nothing." in logged()[-1]
+    assert "Changed weight from 40 to as declared." in logged()[-1]
 
 
 @pytest.mark.parametrize(("scope", "name"), [("type", declared.name), ("queue", "mail")])
 def test_types_and_queues_are_paused_and_resumed_in_place(operator, scope, name):
     assert ">paused</span>" in row_of(in_place(operator, "pause", name, scope), name)
-    assert logged() == ["paused: no → yes."]
+    assert logged() == ["Paused; it was served."]
     assert WorkControl.objects.get().paused
     assert ">active</span>" in row_of(in_place(operator, "resume", name, scope), name)
     assert not WorkControl.objects.get().paused

@@ -47,7 +47,7 @@ def test_a_type_and_a_queue_are_paused_and_resumed(operator, scope, name):
     version = control(scope, name).version
     assert control(scope, name).paused
     assert not current_controls().permits("mail", TYPE)
-    assert told(press(operator, "pause", scope, name))[-1] == f"{name} has these values already."
+    assert told(press(operator, "pause", scope, name))[-1] == f"{name}: there was nothing to change."
     assert control(scope, name).version == version
     press(operator, "resume", scope, name)
     assert not control(scope, name).paused
