@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from django.contrib import messages
@@ -47,45 +48,115 @@ NOT_LISTED = ngettext_lazy(
 MORE_REFUSED = ngettext_lazy("%(count)d more was refused.", "%(count)d more were refused.", "count")
 
 
-# Permissions, messages, the log
+# Acting
 
 
-def split_by_permission(
-    action: ObjectAction, model_admin: Any, request: HttpRequest, works: Iterable[Work]
-) -> tuple[dict[str, Work], list[str]]:
-    """Return the works that the user may, for example, "retry", by id; and a refusal for each other work."""
-    may = getattr(model_admin, f"has_{action.permission}_permission")
-    allowed: dict[str, Work] = {}
-    refusals: list[str] = []
-    for work in works:
-        if may(request, work):
-            allowed[work.pk] = work
-        else:
-            refusals.append(FORBIDDEN[action.permission] % {"id": work.pk, "type": work.type})
-    if action.is_deletion:
-        refusals += refused_in_part(model_admin, request, may, allowed)
-    return allowed, refusals
+@dataclass(frozen=True, slots=True)
+class Acting:
+    """An act that the user of a request carries out on works of a model admin."""
+
+    action: ObjectAction
+    model_admin: Any
+    request: HttpRequest
+
+    def carry_out(self, works: Sequence[Work], parameters: Mapping[str, Any]) -> None:
+        """Act on works: log it, and show the result."""
+        action, request = self.action, self.request
+        allowed, refusals = self.split_by_permission(works)
+        report = action.run(list(allowed), parameters)
+        done = ((allowed[id], report.before.get(id, {})) for id in report.done)
+        entries = [(work, action.logged(work, before, parameters)) for work, before in done]
+        log_done(request, entries, action.is_deletion)
+        show(request, messages.SUCCESS, action.done, len(report.done))
+        show(request, messages.SUCCESS, WAITS_AGAIN, len(report.revived))
+        show_new(request, Links(self.model_admin.admin_site, request), report)
+        passed = len(allowed) - len(report.done) - len(report.revived) - len(report.refused)
+        show(request, messages.WARNING, action.untouched, passed)
+        refuse(request, [*report.refused.values(), *refusals])
+
+    def act_on_first(self, chosen: QuerySet[Work]) -> list[Work]:
+        """Act on the first works of a selection, and return them; show a message if there are more."""
+        note = _("These were the first %(count)d of the selection; repeat the action for the others.")
+        works = first_of(chosen, self.request, note)
+        self.carry_out(works, {})
+        return works
+
+    def ask(self, works: Sequence[Work], hidden: Mapping[str, str], back: str) -> HttpResponse | None:
+        """Carry out an act that was asked about and confirmed; else return the page that asks."""
+        given = self.request.POST if "post" in self.request.POST else None
+        form = self.action.form(given) if self.action.form else None
+        if given is not None and (form is None or form.is_valid()):
+            self.carry_out(works, form.cleaned_data if form else {})
+            return None
+        allowed, refusals = self.split_by_permission(works)
+        refuse(self.request, refusals)
+        return self.question(list(allowed.values()), form, hidden, back) if allowed else None
+
+    def question(
+        self, works: Sequence[Work], form: ParametersForm | None, hidden: Mapping[str, str], back: str
+    ) -> HttpResponse:
+        """Return the page that asks before an act, and names the works that it is about."""
+        action = self.action
+        counts, named = affected(action, works)
+        links = Links(self.model_admin.admin_site, self.request)
+        context = {
+            "title": action.label if len(works) == 1 else action.selected,
+            "has_form": True,
+            "action": action,
+            "form": form,
+            "hidden": hidden,
+            "back": back,
+            "model_count": counts,
+            "works": [
+                format_html("{} {} {}", work.type, links.work(work.id), lists.status(work.status))
+                for work in named[:SHOWN]
+            ],
+            "more": max(len(named) - SHOWN, 0),
+            "queryset": works,
+            "action_checkbox_name": ACTION_CHECKBOX_NAME,
+        }
+        response: HttpResponse = self.model_admin.framed(self.request, "act.html", context)
+        return response
+
+    # Permissions
+
+    def split_by_permission(self, works: Iterable[Work]) -> tuple[dict[str, Work], list[str]]:
+        """Return the works on which the user may act, by id; and a refusal for each other work."""
+        permission = self.action.permission
+        may = getattr(self.model_admin, f"has_{permission}_permission")
+        allowed: dict[str, Work] = {}
+        refusals: list[str] = []
+        for work in works:
+            if may(self.request, work):
+                allowed[work.pk] = work
+            else:
+                refusals.append(FORBIDDEN[permission] % {"id": work.pk, "type": work.type})
+        if self.action.is_deletion:
+            refusals += self.refused_in_part(may, allowed)
+        return allowed, refusals
+
+    def refused_in_part(self, may: Callable[..., bool], allowed: dict[str, Work]) -> list[str]:
+        """Remove the works whose chains have works that the user may not see or delete; return the refusals.
+
+        Works are seen in the admin of works: that of dead letters shows parts of chains.
+        """
+        request = self.request
+        seen = seen_works(self.model_admin.admin_site, request).defer(*self.model_admin.deferred)
+        steps = steps_among(list(dict.fromkeys(work.chain for work in allowed.values())))
+        others = [step.id for step in steps if step.id not in allowed]
+        others_seen = (work for some in chunked(others) for work in seen.filter(pk__in=some))
+        free = {work.pk for work in others_seen if may(request, work)}
+        closed = Counter(step.chain for step in steps if step.id not in free and step.id not in allowed)
+        refusals = []
+        for work in list(allowed.values()):
+            if work.chain in closed:
+                del allowed[work.pk]
+                values = {"id": work.pk, "type": work.type, "count": closed[work.chain]}
+                refusals.append(FORBIDDEN_IN_PART % values)
+        return refusals
 
 
-def refused_in_part(
-    model_admin: Any, request: HttpRequest, may: Callable[..., bool], allowed: dict[str, Work]
-) -> list[str]:
-    """Remove the works whose chains have works that the user may not see or delete; return the refusals.
-
-    Works are seen in the admin of works: that of dead letters shows parts of chains.
-    """
-    seen = seen_works(model_admin.admin_site, request).defer(*model_admin.deferred)
-    steps = steps_among(list(dict.fromkeys(work.chain for work in allowed.values())))
-    others = [step.id for step in steps if step.id not in allowed]
-    free = {work.pk for some in chunked(others) for work in seen.filter(pk__in=some) if may(request, work)}
-    closed = Counter(step.chain for step in steps if step.id not in free and step.id not in allowed)
-    refusals = []
-    for work in list(allowed.values()):
-        if work.chain in closed:
-            del allowed[work.pk]
-            values = {"id": work.pk, "type": work.type, "count": closed[work.chain]}
-            refusals.append(FORBIDDEN_IN_PART % values)
-    return refusals
+# Messages, the log
 
 
 def show(request: HttpRequest, level: int, text: Any, count: int) -> None:
@@ -127,45 +198,11 @@ def log_done(request: HttpRequest, entries: Iterable[tuple[Work, str]], is_delet
         show_refusal(request, error, OF_LOG)
 
 
-# Acting
-
-
-def carry_out(
-    action: ObjectAction,
-    model_admin: Any,
-    request: HttpRequest,
-    works: Sequence[Work],
-    parameters: Mapping[str, Any],
-) -> None:
-    """Act on works for the user of a request: log it, and show the result."""
-    allowed, refusals = split_by_permission(action, model_admin, request, works)
-    report = action.run(list(allowed), parameters)
-    done = ((allowed[id], report.before.get(id, {})) for id in report.done)
-    entries = [(work, action.logged(work, before, parameters)) for work, before in done]
-    log_done(request, entries, action.is_deletion)
-    show(request, messages.SUCCESS, action.done, len(report.done))
-    show(request, messages.SUCCESS, WAITS_AGAIN, len(report.revived))
-    show_new(request, Links(model_admin.admin_site, request), report)
-    passed = len(allowed) - len(report.done) - len(report.revived) - len(report.refused)
-    show(request, messages.WARNING, action.untouched, passed)
-    refuse(request, [*report.refused.values(), *refusals])
-
-
 def show_new(request: HttpRequest, links: Links, report: ActReport) -> None:
     """Show links to the first new works."""
     for old, new in list(report.made.items())[:SHOWN_EACH]:
         text = _("The work {old} runs again as {new}.")
         messages.success(request, format_html(text, old=old, new=links.work(new)))
-
-
-def act_on_first(
-    action: ObjectAction, model_admin: Any, request: HttpRequest, chosen: QuerySet[Work]
-) -> list[Work]:
-    """Act on the first works of a selection, and return them; show a message if there are more."""
-    note = _("These were the first %(count)d of the selection; repeat the action for the others.")
-    works = first_of(chosen, request, note)
-    carry_out(action, model_admin, request, works, {})
-    return works
 
 
 def first_of(chosen: QuerySet[Row], request: HttpRequest, note: str) -> list[Row]:
@@ -181,62 +218,6 @@ def show_unlisted(request: HttpRequest, found: Sequence[Work]) -> None:
     if request.POST.get("select_across", "0") == "0" and len(found) < AT_ONCE:
         ticked = set(request.POST.getlist(ACTION_CHECKBOX_NAME))
         show(request, messages.WARNING, NOT_LISTED, len(ticked) - len(found))
-
-
-# Asking before an act
-
-
-def ask(
-    action: ObjectAction,
-    model_admin: Any,
-    request: HttpRequest,
-    works: Sequence[Work],
-    hidden: Mapping[str, str],
-    back: str,
-) -> HttpResponse | None:
-    """Carry out an act that was asked about and confirmed; else return the page that asks."""
-    is_answer = "post" in request.POST
-    form = action.form(request.POST if is_answer else None) if action.form else None
-    if is_answer and (form is None or form.is_valid()):
-        carry_out(action, model_admin, request, works, form.cleaned_data if form else {})
-        return None
-    allowed, refusals = split_by_permission(action, model_admin, request, works)
-    refuse(request, refusals)
-    if not allowed:
-        return None
-    return question(action, model_admin, request, list(allowed.values()), form, hidden, back)
-
-
-def question(
-    action: ObjectAction,
-    model_admin: Any,
-    request: HttpRequest,
-    works: Sequence[Work],
-    form: ParametersForm | None,
-    hidden: Mapping[str, str],
-    back: str,
-) -> HttpResponse:
-    """Return the page that asks before an act, and names the works that it is about."""
-    counts, named = affected(action, works)
-    links = Links(model_admin.admin_site, request)
-    context = {
-        "title": action.label if len(works) == 1 else action.selected,
-        "has_form": True,
-        "action": action,
-        "form": form,
-        "hidden": hidden,
-        "back": back,
-        "model_count": counts,
-        "works": [
-            format_html("{} {} {}", work.type, links.work(work.id), lists.status(work.status))
-            for work in named[:SHOWN]
-        ],
-        "more": max(len(named) - SHOWN, 0),
-        "queryset": works,
-        "action_checkbox_name": ACTION_CHECKBOX_NAME,
-    }
-    response: HttpResponse = model_admin.framed(request, "act.html", context)
-    return response
 
 
 def affected(action: ObjectAction, works: Sequence[Work]) -> tuple[list[tuple[str, int]], Sequence[Any]]:
@@ -258,14 +239,15 @@ def selection_of(action: ObjectAction) -> Selected:
     """Return the action of a list that acts on the ticked works."""
 
     def selected(model_admin: Any, request: HttpRequest, chosen: QuerySet[Work]) -> HttpResponse | None:
+        acting = Acting(action, model_admin, request)
         if not action.asks:
-            show_unlisted(request, act_on_first(action, model_admin, request, chosen))
+            show_unlisted(request, acting.act_on_first(chosen))
             return None
         note = _("These are the first %(count)d of the selection; repeat the action for the others.")
         hidden = {"action": f"{action.name}_selected"}
         works = first_of(chosen, request, note)
         show_unlisted(request, works)
-        return ask(action, model_admin, request, works, hidden, request.get_full_path())
+        return acting.ask(works, hidden, request.get_full_path())
 
     selected.__name__ = selected.__qualname__ = f"{action.name}_selected"
     selected.__doc__ = f"{action.selected}."

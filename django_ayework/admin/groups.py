@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_ayework.admin import lists, pages
-from django_ayework.admin.action_execution import AT_ONCE, act_on_first
+from django_ayework.admin.action_execution import AT_ONCE, Acting
 from django_ayework.admin.actions import ACTS, ObjectAction
 from django_ayework.admin.buttons import ButtonsAdmin
 from django_ayework.admin.filters import bulk_address
@@ -140,7 +140,8 @@ class GroupAdmin(ButtonsAdmin, LiveAdmin):
         statuses = [str(status) for status in button.statuses]
         members = works.get_queryset(request).filter(group_id=obj.id, status__in=statuses)
         # Waiters first: those of a later page must not start because of what this page cancels.
-        act_on_first(button, works, request, members.defer(*works.deferred).order_by(IS_BLOCKED, "-id"))
+        chosen = members.defer(*works.deferred).order_by(IS_BLOCKED, "-id")
+        Acting(button, works, request).act_on_first(chosen)
 
 
 # The page of a group

@@ -18,7 +18,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from django_ayework.admin import filters, finding, lists
-from django_ayework.admin.action_execution import SELECTED, ask, carry_out
+from django_ayework.admin.action_execution import SELECTED, Acting
 from django_ayework.admin.actions import ACTS, ObjectAction
 from django_ayework.admin.edit import EditingAdmin
 from django_ayework.admin.pages import Links, admin_of
@@ -211,9 +211,10 @@ class WorkAdmin(EditingAdmin):
 
     def press(self, button: ObjectAction, request: HttpRequest, obj: Work) -> HttpResponse | None:
         """Act on a work, or return the page that asks first."""
+        acting = Acting(button, self, request)
         if button.asks:
-            return ask(button, self, request, [obj], {}, self.address("change", obj.pk))
-        carry_out(button, self, request, [obj], {})
+            return acting.ask([obj], {}, self.address("change", obj.pk))
+        acting.carry_out([obj], {})
         return None
 
     def address_after(self, request: HttpRequest, obj: Work) -> str:
