@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.apps import AppConfig
 from django.core.exceptions import ImproperlyConfigured
@@ -14,9 +14,6 @@ from django.dispatch import Signal
 
 from django_ayework import signals
 from django_ayework.documentation import documented
-
-if TYPE_CHECKING:
-    from django_ayework.flow.events import EventBatch
 
 UID = "django_ayework.contrib.prometheus"
 
@@ -51,37 +48,13 @@ def series() -> Any:
     return import_module("django_ayework.contrib.prometheus.series")
 
 
-def on_batch(batch: EventBatch[Any], **kwargs: object) -> None:
-    """Count events of works."""
-    series().count_batch(batch)
-
-
-def on_refused(sender: str, cause: str, **kwargs: object) -> None:
-    """Count an outcome that came too late."""
-    series().count_refused(sender, cause)
-
-
-def on_error(phase: str, **kwargs: object) -> None:
-    """Count an error of the engine or of a hook."""
-    series().ERRORS.labels(phase).inc()
-
-
-def on_worker_started(**kwargs: object) -> None:
-    """Count a worker that started, and begin the counters of failures at 0."""
-    series().begin()
-
-
-def on_worker_stopped(**kwargs: object) -> None:
-    """Count a worker that stopped."""
-    series().WORKERS_STOPPED.inc()
-
-
+#: What counts each signal.
 RECEIVERS: dict[Signal, Callable[..., None]] = {
-    signals.batch_announced: on_batch,
-    signals.outcome_refused: on_refused,
-    signals.error_reported: on_error,
-    signals.worker_started: on_worker_started,
-    signals.worker_stopped: on_worker_stopped,
+    signals.batch_announced: lambda batch, **_: series().count_batch(batch),
+    signals.outcome_refused: lambda sender, cause, **_: series().count_refused(sender, cause),
+    signals.error_reported: lambda phase, **_: series().ERRORS.labels(phase).inc(),
+    signals.worker_started: lambda **_: series().begin(),
+    signals.worker_stopped: lambda **_: series().WORKERS_STOPPED.inc(),
 }
 
 
