@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
@@ -35,13 +35,6 @@ from django_ayework.models import Group, Work
 from django_ayework.models.work import REASON_LABELS, STATUS_LABELS
 from django_ayework.rules.states import Status
 from django_ayework.store.database import alias, clock
-
-if TYPE_CHECKING:
-    BaseAdmin = admin.ModelAdmin[Any]
-    BasePaginator = Paginator[Any]
-else:
-    BaseAdmin = admin.ModelAdmin
-    BasePaginator = Paginator
 
 #: Rows that a list counts and pages through; beyond them, ``id__lt`` goes on.
 COUNTED = 10_000
@@ -176,7 +169,7 @@ def declared_queues() -> list[str]:
 # Paging
 
 
-class CappedPaginator(BasePaginator):
+class CappedPaginator(Paginator):  # type: ignore[type-arg]  # which Django does not take
     """Counts a bounded number of rows, so that a table of millions opens as fast as an empty one."""
 
     @cached_property
@@ -246,7 +239,7 @@ def has_any(request: HttpRequest, permissions: Iterable[str]) -> bool:
     return any(user.has_perm(permission) for permission in permissions)
 
 
-class QueueAdmin(BaseAdmin):
+class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """Rows of the queue's database, whatever the routers say."""
 
     class Media:
