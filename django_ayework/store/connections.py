@@ -13,11 +13,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
-from django.db import Error, connections, reset_queries
+from django.db import Error, connections, reset_queries, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
-from django_ayework.compat import blocks_of, had_error, is_broken, keep_open, outlive, statement_wrappers
+from django_ayework.compat import (
+    blocks_of,
+    commits_on_exit,
+    had_error,
+    is_broken,
+    keep_open,
+    outlive,
+    statement_wrappers,
+)
 from django_ayework.documentation import logged
 from django_ayework.heartbeat import beat, beat_before, current_heartbeat, taking_any_time
 
@@ -179,6 +187,45 @@ def unwound(connection: BaseDatabaseWrapper, depth: int, error: BaseException | 
         block.__exit__(Error, error or Error("left open"), None)
         defuse(block)
     return left
+
+
+class Transaction(transaction.Atomic):
+    """A block of ``transaction.atomic()`` after which a connection that broke can be replaced.
+
+    If a connection breaks as the block switches autocommit on again, Django leaves it off. The next block
+    would take that for a transaction of the caller's own, fail at its savepoint, and stay open for ever.
+    """
+
+    def __init__(self, alias: str) -> None:
+        super().__init__(alias, savepoint=True, durable=False)
+        self.alias = alias
+
+    def __enter__(self) -> None:
+        try:
+            super().__enter__()
+        except BaseException:
+            leave_replaceable(connections[self.alias])
+            raise
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        try:
+            super().__exit__(kind, error, trace)
+        except BaseException:
+            leave_replaceable(connections[self.alias])
+            raise
+
+
+def leave_replaceable(database: BaseDatabaseWrapper) -> None:
+    """Leave no block open that did not begin, and close a connection that has left its last one broken.
+
+    A transaction of the caller's own is the caller's to end: to close it would drop its rows unnoticed.
+    """
+    if blocks_of(database):
+        return
+    database.in_atomic_block = False
+    if commits_on_exit(database) and not database.autocommit:
+        with suppress(Error):
+            database.close()
 
 
 # Code of the project's, which runs in threads of the engine, between statements of the engine or of a handler

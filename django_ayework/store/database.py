@@ -27,7 +27,13 @@ from django.db.models.manager import Manager
 from django_ayework.compat import blocks_of, commit_callbacks, commits_on_exit, is_broken, make_robust
 from django_ayework.conf import get_settings
 from django_ayework.documentation import documented
-from django_ayework.store.connections import has_connected, has_failed, project_code, run_prepared
+from django_ayework.store.connections import (
+    Transaction,
+    has_connected,
+    has_failed,
+    project_code,
+    run_prepared,
+)
 from django_ayework.store.dialects import Dialect, dialect_of
 
 P = ParamSpec("P")
@@ -77,7 +83,7 @@ def rows(model: type[M]) -> Manager[M]:
 
 def atomic() -> AbstractContextManager[None]:
     """Return a transaction (or a savepoint inside one) on the queue's database."""
-    return transaction.atomic(using=alias())
+    return Transaction(alias())
 
 
 def in_transaction() -> bool:

@@ -1,14 +1,25 @@
 """Workers whose connections are cut or do not answer: for a moment, for longer than leases, or for good."""
 
-import pytest
-from django.db import connection, connections
+import threading
 
-from django_ayework import Retry, enqueue, enqueue_many, work
+import pytest
+from django.db import OperationalError, connection, connections, transaction
+
+from django_ayework import Context, Dedup, Retry, enqueue, enqueue_many, work
 from django_ayework.models import Attempt, Work, WorkerProcess
 from django_ayework.testing import now, running_worker
 from tests.app.models import Order
 from tests.marks import own_session
-from tests.processes import ended, ended_well, eventually, get, health_address, stopped, worker_process
+from tests.processes import (
+    PATIENCE,
+    ended,
+    ended_well,
+    eventually,
+    get,
+    health_address,
+    stopped,
+    worker_process,
+)
 from tests.proxies import Proxy
 from tests.worker.conftest import all_end
 from tests.worker.works import at, counted, quick, started, until_aborted_at
@@ -220,3 +231,44 @@ def test_no_thread_gets_a_connection_again_whose_server_has_become_read_only():
             handle.result(timeout=20)
     assert Order.objects.count() == 3
     assert Attempt.objects.count() == 1
+
+
+@work(name="worker.tells_progress")
+def tells_progress(ctx: Context, number: int) -> int:
+    ctx.progress(number)
+    return number
+
+
+def test_outcomes_are_written_after_a_connection_broke_as_it_left_a_transaction(monkeypatch):
+    """Django has set autocommit off then, and takes the next transaction for one of the caller's own."""
+    broken: list[object] = []
+    set_autocommit = type(connections["default"])._set_autocommit
+
+    def breaks_once(session, autocommit: bool) -> None:
+        if autocommit and not broken and threading.current_thread().name == "ayework-settling":
+            broken.append(session)
+            session.connection.close()
+            raise OperationalError("the connection is gone")
+        set_autocommit(session, autocommit)
+
+    monkeypatch.setattr(type(connections["default"]), "_set_autocommit", breaks_once)
+    handles = enqueue_many([tells_progress(number=number) for number in range(3)])
+    with running_worker():
+        assert [handle.result(timeout=PATIENCE) for handle in handles] == [0, 1, 2]
+    assert broken
+
+
+def test_a_transaction_of_the_callers_own_outlives_a_block_of_the_engine_that_could_not_begin(monkeypatch):
+    def fails() -> None:
+        raise OperationalError("no savepoint")
+
+    transaction.set_autocommit(False)
+    try:
+        Order.objects.create()
+        with monkeypatch.context() as failing, pytest.raises(OperationalError, match="no savepoint"):
+            failing.setattr(connections["default"], "savepoint", fails)
+            enqueue(quick(number=1), dedup=Dedup("one"))
+        transaction.commit()
+    finally:
+        transaction.set_autocommit(True)
+    assert Order.objects.count() == 1
