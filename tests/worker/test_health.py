@@ -11,9 +11,11 @@ from django.db import OperationalError
 
 from django_ayework import enqueue
 from django_ayework.ports.kv import LocalStore
+from django_ayework.ports.pubsub.base import Listening
 from django_ayework.rules.health import Phase
 from django_ayework.signals import work_succeeded
 from django_ayework.store import claims
+from django_ayework.store.notifications import Unsupported
 from django_ayework.testing import running_worker
 from django_ayework.worker import bounds, threads
 from django_ayework.worker import worker as worker_module
@@ -241,6 +243,28 @@ def test_a_thread_that_is_just_starting_is_not_gone(monkeypatch):
     thread = EngineThread("settling", lambda heartbeat: None)
     monkeypatch.setattr(thread.thread, "_ident", 1)
     assert not thread.is_gone
+
+
+def test_a_listener_that_is_just_starting_is_not_gone(monkeypatch):
+    class Listener(Listening):
+        def open_receiver(self):
+            raise Unsupported("it is never connected")
+
+    listener, start, answers = Listener(), threading.Thread.start, list[bool]()
+
+    def start_slowly(thread) -> None:
+        monkeypatch.setattr(thread, "_ident", 1, raising=False)
+        asks = threading.Thread(target=lambda: answers.append(listener.is_gone))
+        start(asks)
+        asks.join(0.2)
+        start(thread)
+
+    with monkeypatch.context() as slow:
+        slow.setattr(threading.Thread, "start", start_slowly)
+        listener.subscribe("channel", lambda message: None)
+    eventually(lambda: answers)
+    listener.close()
+    assert answers == [False]
 
 
 def test_a_receiver_that_takes_long_is_no_connection_that_does_not_answer(settings, monkeypatch, caplog):

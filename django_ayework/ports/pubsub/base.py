@@ -263,8 +263,9 @@ class Listening:
     @property
     def is_gone(self) -> bool:
         """Whether the thread has ended although somebody subscribes."""
-        thread = self._thread
-        return thread is not None and thread.ident is not None and not thread.is_alive()
+        with self._lock:  # held while the thread is started, until it is alive
+            thread = self._thread
+        return thread is not None and not thread.is_alive()
 
     def close(self) -> None:
         """End all subscriptions, and the thread."""
