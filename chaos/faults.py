@@ -297,34 +297,81 @@ class Disk(Fault):
             filler.unlink()
 
 
-class Writers(Fault):
-    """Others hold the only write lock there is."""
+class OfOthers(Fault):
+    """Transactions of others hold locks, each for a while."""
 
-    name, title = "writers", "other processes hold the write lock"
-    is_outage = True
-    is_possible_on = ("sqlite",)
+    name = title = ""
+    #: Seconds for which one of them may hold its locks for once.
+    longest: ClassVar[float]
 
     def apply(self) -> None:
-        """Let some writers take turns, each for a while."""
+        """Let some transactions begin at once."""
         held = [self.dice.uniform(0.1, 3.0) for _ in range(self.dice.randint(1, 4))]
         if self.dice.random() < 0.5:
-            held.append(SQLITE_TIMEOUT + 1.5)
-        threads = [threading.Thread(target=self.hold, args=(seconds,)) for seconds in held]
+            held.append(self.longest)
+        seeds = [self.dice.random() for _ in held]
+        threads = [threading.Thread(target=self.guarded, args=each) for each in zip(held, seeds, strict=True)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
 
-    def hold(self, seconds: float) -> None:
-        """Write a row in a transaction that stays open."""
+    def guarded(self, seconds: float, seed: float) -> None:
+        """Hold locks, or note why that could not be."""
         with (
             self.hindered(),
             contextlib.closing(self.run.server.connect_as_user()) as connection,
+            contextlib.closing(connection.cursor()) as cursor,
         ):
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute("INSERT INTO chaos_effect (work, kind) VALUES ('', 'noise')")
+            self.lock(cursor, random.Random(seed))
             self.run.sleep(seconds)
-            connection.execute("ROLLBACK")
+            cursor.execute("ROLLBACK")
+
+    def lock(self, cursor: Any, dice: random.Random) -> None:
+        """Begin a transaction, and take the locks."""
+        raise NotImplementedError
+
+
+class Writers(OfOthers):
+    """Others hold the only write lock there is."""
+
+    name, title = "writers", "other processes hold the write lock"
+    is_outage = True
+    is_possible_on = ("sqlite",)
+    longest = SQLITE_TIMEOUT + 1.5
+
+    def lock(self, cursor: Any, dice: random.Random) -> None:
+        """Write a row."""
+        cursor.execute("BEGIN IMMEDIATE")
+        cursor.execute("INSERT INTO chaos_effect (work, kind) VALUES ('', 'noise')")
+
+
+class Locks(OfOthers):
+    """Others hold rows that the engine needs, such as those of an operator who looks at them in a shell."""
+
+    name, title = "locks", "other transactions lock rows of the queue"
+    is_outage = True  # statements of handlers wait for the rows, and the driver ends one that takes too long
+    is_possible_on = ("postgres", "mariadb")
+    longest = LEASE * 1.5
+    #: Tables, each with a key.
+    tables: ClassVar[Sequence[tuple[str, str]]] = (
+        ("work", "id"),
+        ("work", "id"),
+        ("group", "id"),
+        ("waiter", "work_id"),
+        ("workcontrol", "id"),
+        ("workerprocess", "id"),
+        ("throughput", "id"),
+    )
+
+    def lock(self, cursor: Any, dice: random.Random) -> None:
+        """Lock the newest rows of a table, some or many."""
+        table, key = dice.choice(self.tables)
+        cursor.execute("BEGIN")
+        cursor.execute(
+            f"SELECT {key} FROM django_ayework_{table} ORDER BY {key} DESC "
+            f"LIMIT {dice.choice([1, 20, 1000])} FOR UPDATE SKIP LOCKED"
+        )
 
 
 class Terms(Fault):
@@ -482,6 +529,7 @@ FAULTS: dict[str, type[Fault]] = {
         Silence,
         Disk,
         Writers,
+        Locks,
         RedisQueue,
         Mixed,
     )
