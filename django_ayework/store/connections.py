@@ -198,20 +198,19 @@ class Transaction(transaction.Atomic):
 
     def __init__(self, alias: str) -> None:
         super().__init__(alias, savepoint=True, durable=False)
-        self.alias = alias
 
     def __enter__(self) -> None:
         try:
             super().__enter__()
         except BaseException:
-            leave_replaceable(connections[self.alias])
+            leave_replaceable(connections[str(self.using)])
             raise
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         try:
             super().__exit__(kind, error, trace)
         except BaseException:
-            leave_replaceable(connections[self.alias])
+            leave_replaceable(connections[str(self.using)])  # which raises for a block that was defused
             raise
 
 
