@@ -57,7 +57,7 @@ def registered(tag: str) -> Callable[[Check], Check]:
 
 @registered("ayework")
 def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
-    """E001: unknown keys. E002: a value that cannot be used. E003: no such database. E004: naive times."""
+    """E001: unknown keys. E002: unusable values. E003, E015: database unknown, or no commit. E004: naive."""
     try:
         for key, hint in unknown_keys().items():
             yield Error(f"AYEWORK has the unknown key {key!r}.", hint=hint or None, id="ayework.E001")
@@ -75,6 +75,15 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> It
         hint = did_you_mean(str(alias), connections.settings).strip()
         message = f"AYEWORK['DATABASE'] is {alias!r}, but DATABASES has no such alias."
         yield Error(message, hint=hint or None, id="ayework.E003")
+    elif not connections.settings[alias]["AUTOCOMMIT"]:  # so that atomic() commits nothing
+        yield Error(
+            f"AUTOCOMMIT of the database {alias!r} is off: no outcome of a work is committed, and works run "
+            "again.",
+            hint="Remove AUTOCOMMIT from DATABASES[...], and call transaction.set_autocommit(False) where "
+            "your code commits by itself. Or give the queue an alias of its own and name it in "
+            "AYEWORK['DATABASE'].",
+            id="ayework.E015",
+        )
 
 
 @registered("ayework")

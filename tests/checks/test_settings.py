@@ -59,6 +59,13 @@ def test_the_message_and_the_hint_of_an_error(found, given, id, message, hint):
     assert hint is ... or hint_of(errors[id]) == hint
 
 
+def test_a_database_that_commits_nothing_by_itself_is_an_error(found, monkeypatch):
+    monkeypatch.setitem(connections.settings["default"], "AUTOCOMMIT", False)
+    with pytest.raises(SystemCheckError, match="AUTOCOMMIT of the database 'default' is off"):
+        call_command("ayework_status", skip_checks=False)
+    assert "alias of its own" in hint_of(found({})["E015"])
+
+
 @pytest.mark.parametrize(("given", "id", "named"), [
     *(({key: value}, "E002", f"AYEWORK['{key}']") for key, value in (
         ("LEASE", -1), ("RETRY", {"attempts": 0}), ("RETENTION", 5), ("ON_EVENT", "nowhere.to.be.found"),
