@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.core import serializers
 
 import django_ayework as ayework
 from django_ayework import Context, Handle, Retry, dependency, enqueue, work
 from django_ayework.models import Work
-from django_ayework.testing import drain, running_worker
+from django_ayework.testing import drain, enqueued, running_worker
+from tests.app.models import Order
+from tests.app.works import pay
 from tests.docs import anchors
-from tests.documentation.pages import ROOT, headings, names, page, python_blocks, table, tables
+from tests.documentation.pages import ROOT, blocks, headings, names, page, python_blocks, table, tables
 from tests.fixtures import quick_polls  # noqa: F401
 from tests.processes import eventually
 
@@ -174,3 +179,22 @@ def test_a_question_has_an_answer_of_a_few_sentences_that_leads_further(question
     links = re.findall(r"\]\(([^)]+)\)", " ".join(answer.split()))
     assert links
     assert not [link for link in links if link.startswith(("http", "#"))]
+
+
+@pytest.mark.django_db
+def test_the_example_of_a_signal_queues_works_for_saved_rows_and_none_for_loaded_ones(monkeypatch):
+    [source] = [each for each in blocks("guides/queueing.md", "python") if "enqueue_on(" in each]
+    modules = {"shop": {}, "shop.models": {"Order": Order}, "shop.works": {"send_receipt": pay}}
+    for name, found in modules.items():
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(**found))
+    example: dict[str, Any] = {}
+    exec(source, example)
+    try:
+        order = Order.objects.create(reference="A1")
+        queued = [(state.type, state.status) for state in enqueued()]
+        loaded = serializers.serialize("json", [Order(pk=order.pk + 1, reference="A2")])
+        [each.save() for each in serializers.deserialize("json", loaded)]
+    finally:
+        example["disconnect"]()
+    assert Order.objects.count() == 2
+    assert [(state.type, state.status) for state in enqueued()] == queued == [("shop.pay", "pending")]
