@@ -53,7 +53,7 @@ def enqueue_all(
 ) -> list[Handle[R, G, C]]:
     """Queue requests, all or none; ``together`` makes them one group, whose id is the first one's."""
     if "id" in options:
-        raise type_error("enqueue-arguments", "enqueue_many() takes no id=: one id cannot be several works'.")
+        raise type_error("enqueue-arguments", "enqueue_many() takes no id=: an id belongs to one work.")
     return enqueue_requests(list(require_requests(requests, "enqueue_many(works)")), options, together)
 
 
