@@ -131,6 +131,7 @@ class EventLoopThread:
         At its end no load comes any more. Those that were handed over are spawned before they are cancelled.
         """
         asyncio.set_event_loop(self._loop)
+        self.heartbeat.thread = threading.get_ident()
         self._beat()
         has_ended = False
         while not has_ended:

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from django.db import OperationalError
 
-from django_ayework import enqueue
+from django_ayework import enqueue, work
 from django_ayework.ports.kv import LocalStore
 from django_ayework.ports.pubsub.base import Listening
 from django_ayework.rules.health import Phase
@@ -285,6 +285,22 @@ def test_a_receiver_that_takes_long_is_no_connection_that_does_not_answer(settin
         go.set()
         handle.result(timeout=PATIENCE)
     assert "has not answered the thread 'settling'" not in caplog.text
+
+
+def test_the_place_of_an_async_handler_that_blocks_the_event_loop_is_logged(monkeypatch, caplog):
+    over = threading.Event()
+
+    @work(name="worker.blocks_the_loop")
+    async def blocks_the_loop() -> None:
+        over.wait(PATIENCE)
+
+    monkeypatch.setattr(bounds, "STALL", 0.5)
+    with running_worker():
+        handle = enqueue(blocks_the_loop())
+        eventually(lambda: "The thread 'event loop' has made no progress" in caplog.text)
+        over.set()
+        handle.result(timeout=20)
+    assert "over.wait(PATIENCE)" in caplog.text
 
 
 class Hanging(LocalStore):
