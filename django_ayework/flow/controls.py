@@ -160,22 +160,20 @@ def interval_of(declared: WorkSettings, row: WorkControl) -> float | None:
     return declared.interval if row.interval is None else row.interval
 
 
-def queue_continuous(intervals: Mapping[str, float]) -> int:
-    """Queue a work of each of these continuous types whose time has come; return how many.
+def queue_continuous(intervals: Mapping[str, float]) -> None:
+    """Queue a work of each of these continuous types whose time has come.
 
     A continuous type gets a work whenever none is pending or running. ``intervals`` are seconds, by type. A
     failure is reported and keeps no other type waiting.
     """
-    queued = 0
     for type in due_types(intervals, clock.now()) if intervals else ():
         what = f"no work of the continuous type {type!r} could be queued"
         try:
-            queued += queue_next(type, intervals[type])
+            queue_next(type, intervals[type])
         except NotBuilt as failed:
             report(failed.__cause__ or failed, "queue", what)
         except (AyeworkError, TypeError, ValueError) as error:
             report(error, "queue", what)
-    return queued
 
 
 class NotBuilt(Exception):
@@ -183,7 +181,7 @@ class NotBuilt(Exception):
 
 
 @own_transaction
-def queue_next(type: str, interval: float) -> bool:
+def queue_next(type: str, interval: float) -> None:
     """Queue one work of a type, unless one is pending or running, or another process is at the type.
 
     The type's row is locked first, and the works of others are searched for in a later statement: so each
@@ -192,7 +190,7 @@ def queue_next(type: str, interval: float) -> bool:
     now = clock.now()
     row = hold_type_controls([type], now).get(type)
     if row is None or (row.next_at is not None and row.next_at > now) or is_due_or_running(type):
-        return False
+        return
     try:
         with project_code_within():
             request = registry.get(type).build({})
@@ -200,7 +198,6 @@ def queue_next(type: str, interval: float) -> bool:
         raise NotBuilt from error
     enqueue_one(request, {"unit": unit_at(now)})
     set_next_at(type, later(now, interval))
-    return True
 
 
 def unit_at(now: datetime) -> str:

@@ -135,10 +135,9 @@ def delete_unneeded(status: str, ids: Sequence[str]) -> int:
         deleted = erase([id for id, _ in found])
         members = Counter(group for _, group in found if group)
         locked = lock_groups(members)
-        emptied = delete_emptied(locked)
         if status == Status.DEAD:
-            kept = (row for row in locked.values() if row.id not in emptied)
-            write_groups(row._replace(dead=row.dead - members[row.id]) for row in kept)
+            write_groups(row._replace(dead=row.dead - members[row.id]) for row in locked.values())
+        delete_emptied(locked)
     return deleted
 
 
