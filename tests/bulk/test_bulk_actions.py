@@ -258,6 +258,7 @@ def test_a_page_that_breaks_ends_it_with_the_error_and_undoes_the_page(act):
 
     row = carried_out(start_bulk_action(act(breaks), {"status": "dead"}))
     assert (row.status, row.done, row.next_at) == ("failed", 25, None)
+    assert row.ended_at is not None  # or it would be kept for ever
     assert json.loads(row.report) == [["", "RuntimeError: <b>broken</b>"]]
     assert not Work.objects.filter(priority=9).exists()
     assert resume(row.id)

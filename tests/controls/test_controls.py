@@ -69,6 +69,7 @@ def test_works_of_a_paused_type_or_queue_wait_and_others_run():
     enqueue(other())
     drain()
     assert RAN[3:] == ["other"]
+    pause(queue="controls.plain")  # a queue that has the name of a type
     resume(queue="mail")
     drain()
     assert RAN[4:] == ["mail"]

@@ -285,6 +285,15 @@ def test_a_cancelled_gate_queues_nothing_and_what_follows_it_closes():
     assert (group.open, group.dead) == (0, 0)
 
 
+@pytest.mark.parametrize("end", [cancel, delete_chains])
+def test_a_work_that_a_gate_will_never_queue_counts_as_cancelled(end):
+    never = add(a=3, b=4)
+    gate = enqueue(dependency(["absent"], [never]))
+    watcher = enqueue(dependency([never], [], "all-done"))
+    end(gate.id)
+    assert watcher.state().status == "success"
+
+
 # --- groups ---------------------------------------------------------------------------------------------
 
 

@@ -24,6 +24,7 @@ from django_ayework import (
 )
 from django_ayework.flow.maintenance import Pruning, prune, prune_others
 from django_ayework.models import Attempt, Edge, Group, StoreEntry, Waiter, Work, WorkerProcess
+from django_ayework.store import deletion
 from django_ayework.store.entries import set_if_absent
 from django_ayework.testing import drain, now, running_worker, time_travel
 from django_ayework.testing.factories import AttemptFactory, WorkerProcessFactory, WorkFactory
@@ -311,6 +312,13 @@ def test_a_page_that_the_database_refuses_as_a_whole_is_left_for_the_next_walk()
         with pytest.raises(OperationalError):
             walk.page(1)
         assert (walk.page(1), left()) == ((1, 1), {first})
+
+
+def test_a_work_that_is_retried_while_its_page_is_pruned_stays(configure, monkeypatch):
+    configure(RETENTION={"dead": DAY})
+    id, unneeded = ended("dead", 2), deletion.unneeded
+    monkeypatch.setattr(deletion, "unneeded", lambda ids: (retry(id), unneeded(ids))[1])
+    assert (Pruning().page(1), left()) == ((1, 0), {id})
 
 
 def test_expired_claims_and_workers_that_are_long_gone_are_deleted():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -18,10 +19,11 @@ from django_ayework.models import Edge, Group, Waiter, Work
 from django_ayework.store import dependencies
 from django_ayework.store.database import clock
 from django_ayework.store.dependencies import Ends
-from django_ayework.testing import drain
+from django_ayework.testing import drain, running_worker
 from django_ayework.testing.running import run_commit_callbacks
 from tests.gates.works import BROKEN, gate_over, labels, standing, step
 from tests.invariants import sweep
+from tests.processes import eventually
 
 OPEN, BLOCKED = ("success", None), ("blocked", None)
 
@@ -235,6 +237,17 @@ def test_stranded_waiters_are_found_on_any_page(monkeypatch):
     found = [page.found for page in pages(sweep_page)]
     assert (max(found), sum(found)) == (2, len(gates))
     assert {gate.state().status for gate in gates} == {Status.SUCCESS}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_sweeps_page_after_page(monkeypatch):
+    gates = [gate_over([enqueue(step(label=label))]) for label in "ab"]
+    drain()
+    strand(*gates)
+    monkeypatch.setattr(dependencies, "WAITERS", 1)
+    with running_worker() as worker:
+        worker._maintenance._sweeping.due_at = time.monotonic()  # else in half a minute
+        eventually(lambda: {gate.state().status for gate in gates} == {Status.SUCCESS})
 
 
 @pytest.mark.parametrize("blocked", [0, 1])

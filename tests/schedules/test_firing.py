@@ -56,6 +56,7 @@ class TestFiring:
         declare(run=add(a=1, b=2))
         for count in (1, 2, 3):
             assert (after(60), tick()) == (1, 0)
+            assert steps.fire_due().pause > steps.SOON, "nothing is due"
             assert Work.objects.filter(type="shop.add").count() == count
         assert drain().succeeded == 3
         linked = {firing.work_id: firing.group_id for firing in Firing.objects.all()}
@@ -129,7 +130,7 @@ class TestFiring:
 
     @on_sqlite
     def test_a_jitter_delays_each_firing_by_so_much_at_most(self):
-        declare(jitter=20)
+        declare(jitter=20, catch_up="none")  # a firing that its jitter delays is on time
         delays = []
         for _ in range(10):
             at, due = row().next_at, row().due_at
@@ -327,7 +328,7 @@ class TestFailures:
         broken.append(True)
         assert [after(max(row().due_at - now(), timedelta())) for _ in range(TRIES)] == [0] * TRIES
         firing = Firing.objects.get(status="failed")
-        assert (firing.error, row().queued) == ("RuntimeError: no luck", 0)
+        assert (firing.error, row().queued, row().failures) == ("RuntimeError: no luck", 0, 0)
 
     @on_sqlite
     def test_a_schedule_whose_next_moment_cannot_be_told_keeps_no_other_waiting(self):

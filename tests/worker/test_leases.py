@@ -59,9 +59,8 @@ def test_a_lease_shorter_than_the_settings_is_renewed_in_time():
 def test_quick_works_are_never_renewed_and_warn_of_nothing(monkeypatch, caplog):
     renewals = []
     monkeypatch.setattr(leases_thread.leases, "renew", lambda *args: renewals.append(args))
-    handles = enqueue_many([quick(number=number) for number in range(5)])
     with running_worker():
-        all_end(handles)
+        all_end(enqueue_many([quick(number=number) for number in range(5)]))
     assert not renewals
     assert "lapsed" not in caplog.text
 
@@ -382,15 +381,11 @@ def test_a_lapsed_work_that_no_worker_serves_starts_no_reclaiming(tried):
 def test_a_lapsed_lease_whose_row_was_locked_since_is_confirmed_anew(settings, monkeypatch):
     """Its holder could not renew it, and gets a moment to do so."""
     settings.AYEWORK = {"LEASE": 0.6, "POLL_INTERVAL": 0.05}
-    checked: list[object] = []
-    monkeypatch.setattr(
-        maintenance_module, "reclaim", lambda *args: (reclaim(*args), checked.append(args))[0]
-    )
     lapsed = lost(1)
     with running_worker() as worker:
         interval = worker._maintenance._lapsed.interval
         monkeypatch.setattr(maintenance_module, "REST", interval)
-        eventually(lambda: checked)
+        eventually(lambda: worker._maintenance._lapsed.wait)
         with atomic():
             Work.objects.select_for_update().get(id=lapsed)
             locked_at = time.monotonic()
@@ -398,6 +393,22 @@ def test_a_lapsed_lease_whose_row_was_locked_since_is_confirmed_anew(settings, m
         free_at = time.monotonic()
         eventually(lambda: is_lost(lapsed))
     assert time.monotonic() - free_at > interval
+
+
+def test_a_lease_that_lapses_again_long_after_its_renewal_is_confirmed_anew(settings, monkeypatch):
+    settings.AYEWORK = {"LEASE": 1.5, "POLL_INTERVAL": 0.05}
+    monkeypatch.setattr(maintenance_module, "SUSPECTED_FOR", 0.8)
+    monkeypatch.setattr(maintenance_module, "LOCKED_FOR", 1.0)
+    lapsed, checks = lost(1), list[bool]()
+
+    def renewed_after_the_first(*given):
+        checks.append(Work.objects.filter(leased_until__lt=now()).exists())
+        return (reclaim(*given), len(checks) > 1 or Work.objects.update(leased_until=now() + 2 * SECOND))[0]
+
+    monkeypatch.setattr(maintenance_module, "reclaim", renewed_after_the_first)
+    with running_worker():
+        eventually(lambda: is_lost(lapsed))
+    assert sum(checks) > 2
 
 
 def test_after_an_outage_holders_renew_their_leases_before_any_is_reclaimed(settings, monkeypatch, tried):

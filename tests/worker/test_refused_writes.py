@@ -21,11 +21,12 @@ from django_ayework import (
     work,
 )
 from django_ayework.api import enqueue_many
-from django_ayework.models import Attempt, Work
+from django_ayework.models import Attempt, Waiter, Work
 from django_ayework.store import leases, sessions
 from django_ayework.store.sessions import engine_session
 from django_ayework.testing import now, running_worker
 from django_ayework.worker import handlers
+from django_ayework.worker import settler as settler_module
 from django_ayework.worker import worker as worker_module
 from django_ayework.worker.worker import Worker
 from tests.attempts.conftest import renew_soon
@@ -63,6 +64,11 @@ gathers = work(name="worker.gathers")(lambda: None)
 @work(name="worker.outputs", then="worker.gathers")
 def outputs(ctx: Context, unit: str = "hot") -> None:
     ctx.output([unit])
+
+
+@work(name="worker.continues")
+def continues(ctx: Context):
+    return ctx.continue_with(hold())
 
 
 def status(handle) -> str:
@@ -341,6 +347,26 @@ def test_a_caller_that_holds_a_row_delays_the_outcome_of_its_work_alone(stage, k
     assert Work.objects.get(id=handle.id).attempt == 1
     outcomes = [*Attempt.objects.values_list("outcome", flat=True)]
     assert outcomes == (["revoked"] if kind == "cancelled" else [])
+
+
+@on_servers
+@pytest.mark.parametrize("blocker", [hold, continues])
+def test_an_outcome_whose_waiter_somebody_holds_is_not_tried_before_that_is_free(stage, monkeypatch, blocker):
+    """Each try would wait as long for the lock, and hold up other outcomes."""
+    tried, asked = list[object](), list[object]()
+    settle, locked_for = settler_module.settle, settler_module.locked_for
+    monkeypatch.setattr(settler_module, "settle", lambda given: tried.append(given) or settle(given))
+    monkeypatch.setattr(settler_module, "locked_for", lambda given: asked.append(given) or locked_for(given))
+    first = enqueue(blocker())
+    waiter = enqueue(quick(number=1), blockers=[first])
+    with running_worker(concurrency=1):
+        eventually(lambda: stage.started)
+        tried.clear()
+        with transaction_elsewhere(lambda: Waiter.objects.select_for_update().get(work_id=waiter.id)):
+            stage.go.set()
+            eventually(lambda: len(asked) > 2)
+            assert len(tried) == 1
+        assert waiter.result(timeout=PATIENCE) == 1
 
 
 @on_servers
