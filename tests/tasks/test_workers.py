@@ -23,7 +23,7 @@ pytestmark = [
 def test_a_worker_runs_plain_and_async_tasks_with_and_without_context(sent):
     results = [
         kit.add.enqueue(1, b=2),
-        kit.later.enqueue(1),
+        kit.later.enqueue(a=1),
         kit.with_context.enqueue(number=3),
         kit.later_with_context.enqueue(),
         kit.fail_twice.enqueue("worker"),
