@@ -33,8 +33,8 @@ from django_ayework.worker.attempt import Ended
 from django_ayework.worker.claimer import as_deliveries
 from django_ayework.worker.executor import Load
 from django_ayework.worker.in_flight import Delivery
-from django_ayework.worker.leases import ends_in_time
 from django_ayework.worker.maintenance import MaintenanceThread
+from django_ayework.worker.shutdown import ends_in_time
 from django_ayework.worker.threads import Failures
 from django_ayework.worker.worker import Engine
 

@@ -40,9 +40,10 @@ from django_ayework.worker.dispatch import Dispatcher
 from django_ayework.worker.executor import Executor, Load, tend_connections
 from django_ayework.worker.health import Watchdog, WatchedThread, WorkerHealth, WorkerRegistration
 from django_ayework.worker.in_flight import ActiveWork, Delivery, InFlight, active_works
-from django_ayework.worker.leases import LeaseThread, ends_in_time, wind_down
+from django_ayework.worker.leases import LeaseThread
 from django_ayework.worker.maintenance import MaintenanceThread, Scheduler
 from django_ayework.worker.settler import Settler
+from django_ayework.worker.shutdown import ends_in_time, wind_down
 from django_ayework.worker.threads import EngineThread, Recovery, WakeEvent
 
 logger = logging.getLogger("django_ayework")

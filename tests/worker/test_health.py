@@ -21,8 +21,8 @@ from django_ayework.worker import bounds, threads
 from django_ayework.worker import worker as worker_module
 from django_ayework.worker.dispatch import Dispatcher
 from django_ayework.worker.health import HealthServer
-from django_ayework.worker.leases import ends_in_time
 from django_ayework.worker.maintenance import MaintenanceThread
+from django_ayework.worker.shutdown import ends_in_time
 from django_ayework.worker.threads import EngineThread
 from django_ayework.worker.worker import Worker
 from tests.attempts.conftest import connected

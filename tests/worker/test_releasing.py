@@ -7,7 +7,7 @@ from django_ayework import pause
 from django_ayework.api import enqueue_many
 from django_ayework.models import Work
 from django_ayework.store import transitions
-from django_ayework.worker import leases
+from django_ayework.worker import shutdown
 from tests.processes import eventually
 from tests.races.holding import transaction_elsewhere
 from tests.worker.conftest import greedy
@@ -50,7 +50,7 @@ def test_a_locked_row_keeps_no_other_work_from_its_release_and_is_released_once_
 @on_servers
 @pytest.mark.parametrize("left", [0, 1])
 def test_a_worker_that_stops_waits_a_moment_for_a_locked_row(stage, monkeypatch, left):
-    monkeypatch.setattr(leases, "LOCKED_FOR", 0.05 if left else 30.0)
+    monkeypatch.setattr(shutdown, "LOCKED_FOR", 0.05 if left else 30.0)
     worker = greedy()
     worker.start()
     first, *others = claimed_by(worker)
