@@ -380,7 +380,7 @@ def test_a_lapsed_work_that_no_worker_serves_starts_no_reclaiming(tried):
 
 def test_a_lapsed_lease_whose_row_was_locked_since_is_confirmed_anew(settings, monkeypatch):
     """Its holder could not renew it, and gets a moment to do so."""
-    settings.AYEWORK = {"LEASE": 0.6, "POLL_INTERVAL": 0.05}
+    settings.AYEWORK = {"LEASE": 1.8, "POLL_INTERVAL": 0.05}
     lapsed = lost(1)
     with running_worker() as worker:
         interval = worker._maintenance._lapsed.interval
