@@ -272,6 +272,7 @@ def undo_leftovers(before: Mapping[str, int | None]) -> None:
                 connection.alias, logged("session-left-open"),
             )  # fmt: skip
         if left:
+            leave_replaceable(connection)
             connection.close()
 
 

@@ -1,12 +1,15 @@
 """Workers whose connections are cut or do not answer: for a moment, for longer than leases, or for good."""
 
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
-from django.db import OperationalError, connection, connections, transaction
+from django.db import Error, OperationalError, connection, connections, transaction
 
 from django_ayework import Context, Dedup, Retry, enqueue, enqueue_many, work
 from django_ayework.models import Attempt, Work, WorkerProcess
+from django_ayework.signals import work_succeeded
 from django_ayework.testing import now, running_worker
 from tests.app.models import Order
 from tests.marks import own_session
@@ -239,23 +242,53 @@ def tells_progress(ctx: Context, number: int) -> int:
     return number
 
 
-def test_outcomes_are_written_after_a_connection_broke_as_it_left_a_transaction(monkeypatch):
-    """Django has set autocommit off then, and takes the next transaction for one of the caller's own."""
+def break_once(monkeypatch, is_time: Callable[[], bool]) -> list[object]:
+    """Let the connection of the settling thread break once at that time, as it leaves a transaction.
+
+    Django has set autocommit off then, and takes the next transaction for one of the caller's own.
+    """
     broken: list[object] = []
     set_autocommit = type(connections["default"])._set_autocommit
 
-    def breaks_once(session, autocommit: bool) -> None:
-        if autocommit and not broken and threading.current_thread().name == "ayework-settling":
+    def breaks(session, autocommit: bool) -> None:
+        is_settling = threading.current_thread().name == "ayework-settling"
+        if autocommit and is_settling and not broken and is_time():
             broken.append(session)
             session.connection.close()
             raise OperationalError("the connection is gone")
         set_autocommit(session, autocommit)
 
-    monkeypatch.setattr(type(connections["default"]), "_set_autocommit", breaks_once)
+    monkeypatch.setattr(type(connections["default"]), "_set_autocommit", breaks)
+    return broken
+
+
+def test_outcomes_are_written_after_a_connection_broke_as_it_left_a_transaction(monkeypatch):
+    broken = break_once(monkeypatch, lambda: True)
     handles = enqueue_many([tells_progress(number=number) for number in range(3)])
     with running_worker():
         assert [handle.result(timeout=PATIENCE) for handle in handles] == [0, 1, 2]
     assert broken
+
+
+def test_outcomes_are_written_after_a_connection_broke_in_a_receiver(monkeypatch):
+    is_inside = threading.Event()
+    broken = break_once(monkeypatch, is_inside.is_set)
+
+    def count_twice(**facts) -> None:
+        is_inside.set()
+        for _ in range(2):
+            with suppress(Error), transaction.atomic():
+                Work.objects.count()
+        is_inside.clear()
+
+    work_succeeded.connect(count_twice)
+    try:
+        with running_worker():
+            assert enqueue(quick(number=1)).result(timeout=PATIENCE) == 1
+            eventually(lambda: broken and not is_inside.is_set())
+            assert enqueue(quick(number=2)).result(timeout=PATIENCE) == 2
+    finally:
+        work_succeeded.disconnect(count_twice)
 
 
 def test_a_transaction_of_the_callers_own_outlives_a_block_of_the_engine_that_could_not_begin(monkeypatch):
