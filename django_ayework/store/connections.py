@@ -223,8 +223,8 @@ def leave_replaceable(database: BaseDatabaseWrapper) -> None:
         return
     database.in_atomic_block = False
     if commits_on_exit(database) and not database.autocommit:
-        with suppress(Error):
-            database.close()
+        with suppress(Exception):  # of a driver, too
+            close_for_good(database)
 
 
 # Code of the project's, which runs in threads of the engine, between statements of the engine or of a handler
