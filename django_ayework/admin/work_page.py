@@ -11,9 +11,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_ayework.admin import lists, pages
-from django_ayework.admin.charts import timeline
 from django_ayework.admin.graph import chain_section
 from django_ayework.admin.pages import Fact, Links, Page, Section, Table, boxed, in_words, linked, shown
+from django_ayework.admin.work_timeline import timeline
 from django_ayework.define.requests import GATE_TYPE, GateRequest, WorkRequest
 from django_ayework.define.types import registry
 from django_ayework.errors import NotDecodable

@@ -1,4 +1,4 @@
-"""Works that wait for one another: the refusal to queue works of which none could ever start."""
+"""Circles: works of which each waits for another never start, so queueing them is refused."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from django.contrib.admin.utils import quote
 from django.urls import reverse
 
 from django_ayework import Context, Count, Retry, dependency, enqueue, enqueue_many, retry, work
-from django_ayework.admin.charts import drawn, spans_of
 from django_ayework.admin.pages import SHOWN, readable
+from django_ayework.admin.work_timeline import drawn, spans_of
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.define.types import Registry
 from django_ayework.models import Attempt, Work
