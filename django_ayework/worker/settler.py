@@ -187,6 +187,7 @@ class Settler(LoopThread):
 
     def _settle(self, batch: list[Unwritten]) -> None:
         """Settle a batch; find out what to do with each outcome when it fails as a whole."""
+        began = time.monotonic()
         try:
             self._write(batch)
         except ContributionFailed as error:
@@ -195,7 +196,7 @@ class Settler(LoopThread):
             if is_refused_data(error):
                 self._divide(batch, error)
             elif is_contention(error) or has_timed_out(error):
-                self._leave_locked(batch, error)
+                self._leave_locked(batch, error, time.monotonic() - began)
             else:
                 self._wait_for_database(batch, error)
         except BaseException as error:  # a function of the project's may raise anything
@@ -269,10 +270,11 @@ class Settler(LoopThread):
         delivery.abort(AbortReason.ERROR)
         self._settled([delivery])
 
-    def _leave_locked(self, batch: list[Unwritten], error: Error) -> None:
+    def _leave_locked(self, batch: list[Unwritten], error: Error, took: float) -> None:
         """Set aside the outcomes whose rows another transaction has locked, and settle the others.
 
-        An outcome that nobody keeps, and whose statement takes too long, may do so each time.
+        An outcome that nobody keeps, and whose statement takes too long, may do so each time: others have as
+        long as that in between.
         """
         try:
             locked = locked_for([settlement for _, settlement in batch])
@@ -288,7 +290,7 @@ class Settler(LoopThread):
         else:
             if has_timed_out(error):
                 self._report_waiting(batch, error)
-            self._set_aside.add(batch, Locked(units=units_of_outputs(batch[0][1])))
+            self._set_aside.add(batch, Locked(units=units_of_outputs(batch[0][1])), took)
 
     def _wait_for_database(self, batch: list[Unwritten], error: Error) -> None:
         """Keep outcomes that the database did not take; pause before the next try.
@@ -342,16 +344,21 @@ class SetAside:
         """In how many seconds to try again; infinity when nothing waits."""
         return max(0.0, self.due_at - time.monotonic()) if self._outcomes else float("inf")
 
-    def add(self, outcomes: Sequence[Unwritten], locked: Locked | None = None) -> None:
-        """Let outcomes wait, and later ones that would meet the same locked rows with them."""
-        if not self._outcomes and time.monotonic() - self.due_at > LONGEST_LOCKED_PAUSE:
+    def add(self, outcomes: Sequence[Unwritten], locked: Locked | None = None, took: float = 0.0) -> None:
+        """Let outcomes wait, and later ones that would meet the same locked rows with them.
+
+        These do not put off the next try. It comes after a pause as long as the last one ``took``, or longer.
+        """
+        overdue = time.monotonic() - self.due_at
+        if not self._outcomes and overdue > LONGEST_LOCKED_PAUSE:
             self._pause = FIRST_LOCKED_PAUSE
+        if not self._outcomes or overdue > 0:
+            self.due_at = time.monotonic() + max(self._pause, took)
         self._outcomes += outcomes
         if locked is not None:
             self._locked.works |= locked.works
             self._locked.groups |= locked.groups
             self._locked.units |= locked.units
-        self.due_at = time.monotonic() + self._pause
 
     def take_due(self) -> list[Unwritten]:
         """Return the outcomes to try again; those still locked wait, for longer each time.

@@ -2,12 +2,14 @@
 
 import logging
 import threading
+import time
+from itertools import pairwise
 
 import pytest
 from django.db import DataError, OperationalError, connection
 from django.db.backends.signals import connection_created
 
-from django_ayework import Retry, enqueue, enqueue_many
+from django_ayework import Context, Retry, enqueue, enqueue_many, work
 from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.settle import Settlement, Success
 from django_ayework.models import Attempt, Group, Work
@@ -18,13 +20,23 @@ from django_ayework.worker import settler as settler_module
 from django_ayework.worker.in_flight import Delivery
 from django_ayework.worker.settler import Settler
 from tests.attempts.conftest import connected
+from tests.marks import on_servers
 from tests.processes import PATIENCE, eventually
+from tests.races.holding import transaction_elsewhere
 from tests.races.rivals import claim_all
 from tests.worker.conftest import Flaky, all_end
 from tests.worker.works import hold, quick
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 ONCE = Retry(attempts=1)
+
+gathers = work(name="settling.gathers")(lambda: None)
+
+
+@work(name="settling.outputs_slowly", then="settling.gathers")
+def outputs_slowly(ctx: Context) -> None:
+    time.sleep(0.1)
+    ctx.output(["hot"])
 
 
 @pytest.fixture
@@ -234,6 +246,36 @@ def test_an_outcome_whose_statement_takes_too_long_each_time_is_named_once(faili
         handle.result(timeout=20)
     named = f"the outcome of work {handle.id} cannot be written yet (commit phase): canceling statement"
     assert caplog.text.count(named) == 1
+
+
+@pytest.mark.vendors("postgresql")
+def test_others_have_as_much_time_as_the_try_of_an_outcome_that_took_too_long(monkeypatch):
+    settle, took, tries = settler_module.settle, 0.3, list[tuple[float, float]]()
+
+    def settle_too_long(settlements):
+        if len(tries) < 3:
+            began = time.monotonic()
+            time.sleep(took)
+            tries.append((began, time.monotonic()))
+            raise timed_out()
+        return settle(settlements)
+
+    monkeypatch.setattr(settler_module, "settle", settle_too_long)
+    handle = queue_quick(1)[0]
+    with running_worker():
+        handle.result(timeout=PATIENCE)
+    assert all(next[0] - last[1] >= took for last, next in pairwise(tries))
+
+
+@on_servers
+def test_outcomes_that_wait_for_a_row_are_tried_again_while_more_of_them_arrive(monkeypatch):
+    monkeypatch.setattr(settler_module, "FIRST_LOCKED_PAUSE", 0.4)
+    with running_worker(concurrency=20) as worker:
+        with transaction_elsewhere(lambda: enqueue(gathers(), unit="hot", delay=3600)):
+            enqueue_many([outputs_slowly() for _ in range(1500)])
+            eventually(lambda: worker._settler._set_aside)
+        eventually(lambda: Work.objects.filter(type=outputs_slowly.name, status="success").exists())
+        assert Work.objects.filter(type=outputs_slowly.name, status="pending").exists()
 
 
 def test_an_outcome_whose_values_the_database_refuses_fails_alone_with_the_databases_message(failing):
