@@ -90,20 +90,19 @@ def connect_tasks() -> None:
 
 def connect_doers() -> None:
     """Let doers report as workers do, count for the fleet in the Store, and leave no connection behind."""
-    from django.db import connections as databases
 
     from django_ayework.doers.base import providers as doing
     from django_ayework.flow.hooks import backlog_policy, report
     from django_ayework.heartbeat import beat
     from django_ayework.ports import kv
-    from django_ayework.store.connections import tidy_connections
+    from django_ayework.store.connections import close_all_connections, tidy_connections
     from django_ayework.store.database import clock
     from django_ayework.store.sessions import counting_session
 
     doing.now = clock.now
     doing.report = report
     doing.tidy_connections = tidy_connections
-    doing.close_connections = databases.close_all
+    doing.close_connections = close_all_connections
     doing.counting = counting_session
     doing.beat = beat
     doing.backlog_policy = backlog_policy

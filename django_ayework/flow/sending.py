@@ -12,8 +12,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
-from django.db import connections
-
 from django_ayework.compat import after_fork_in_child
 from django_ayework.conf import get_settings
 from django_ayework.define.types import registry
@@ -21,6 +19,7 @@ from django_ayework.errors import ends_process
 from django_ayework.flow.hooks import report
 from django_ayework.ports.queue import get_queue
 from django_ayework.rules.controls import DEFAULT_WEIGHT, TypeControl
+from django_ayework.store.connections import close_all_connections
 from django_ayework.store.sessions import engine_session
 
 #: Seconds between two messages of a process; notifications of the meantime are sent together.
@@ -149,7 +148,7 @@ class Sender(ABC, Generic[N]):
                 while batch := self._next():
                     self._send(batch)
             finally:
-                connections.close_all()
+                close_all_connections()
 
     def _next(self) -> Pending[N] | None:
         """Wait for something to send, and for the time to send them; None when the thread is to end."""
@@ -178,7 +177,7 @@ class Sender(ABC, Generic[N]):
         was_failing, self._is_failing = self._is_failing, True
         self._next_at = time.monotonic() + PAUSE_AFTER_FAILURE + BURST * INTERVAL
         if threading.current_thread() is self._thread:
-            connections.close_all()
+            close_all_connections()
         if not was_failing:
             report(error, *self.failure)
 

@@ -99,11 +99,18 @@ def read_and_close(ask: Callable[[], T]) -> T:
     try:
         return ask()
     finally:
-        connections.close_all()
+        close_all_connections()
+
+
+def close_all_connections() -> None:
+    """Close this thread's connections; a driver may fail to close one that has ended, and Django drops it."""
+    for connection in connections.all(initialized_only=True):
+        with suppress(Exception):
+            connection.close()
 
 
 def tidy_connections(at_age_0: Callable[[BaseDatabaseWrapper], object] = outlive) -> None:
-    """Drop this thread's connections that had an error or are outlived, and the query log that DEBUG keeps.
+    """Drop this thread's connections that are of no more use, and the query log that DEBUG keeps.
 
     A connection on which an error occurred may answer and lead to a server that has become read-only, while
     a new one leads to its successor. ``at_age_0`` is called with each connection whose ``CONN_MAX_AGE`` is 0.
@@ -114,7 +121,7 @@ def tidy_connections(at_age_0: Callable[[BaseDatabaseWrapper], object] = outlive
             continue
         if connection.settings_dict.get("CONN_MAX_AGE") == 0:
             at_age_0(connection)
-        if had_error(connection) and not connection.in_atomic_block:
+        if (had_error(connection) or is_closed(connection)) and not connection.in_atomic_block:
             close_for_good(connection)
         connection.close_if_unusable_or_obsolete()
     reset_queries()
@@ -122,9 +129,10 @@ def tidy_connections(at_age_0: Callable[[BaseDatabaseWrapper], object] = outlive
 
 def close_for_good(connection: Any) -> None:
     """Close a connection so that a pool lends it to nobody."""
-    if getattr(connection, "pool", None) is not None and connection.connection is not None:
-        connection.connection.close()
-    connection.close()
+    with suppress(Exception):  # of a driver, too: the connection may have ended
+        if getattr(connection, "pool", None) is not None and connection.connection is not None:
+            connection.connection.close()
+        connection.close()
 
 
 def keep_connections() -> None:
@@ -166,7 +174,24 @@ def has_begun(connection: Any) -> bool:
     """Tell whether the driver is inside a transaction."""
     if connection.vendor == "postgresql":
         return int(connection.connection.info.transaction_status) in IN_TRANSACTION
-    return connection.vendor == "sqlite" and bool(connection.connection.in_transaction)
+    return (
+        connection.vendor == "sqlite" and not is_closed(connection) and connection.connection.in_transaction
+    )
+
+
+def is_closed(connection: Any) -> bool:
+    """Tell whether the driver's connection was closed without Django, which would go on using it."""
+    driver = connection.connection
+    if driver is None:
+        return False
+    if connection.vendor == "postgresql":
+        return bool(driver.closed)
+    if connection.vendor == "sqlite":  # which has no attribute for it
+        try:
+            return driver.in_transaction is None
+        except connection.Database.ProgrammingError:
+            return True
+    return connection.vendor == "mysql" and not driver.open
 
 
 def defuse(block: Any) -> None:
@@ -223,8 +248,7 @@ def leave_replaceable(database: BaseDatabaseWrapper) -> None:
         return
     database.in_atomic_block = False
     if commits_on_exit(database) and not database.autocommit:
-        with suppress(Exception):  # of a driver, too
-            close_for_good(database)
+        close_for_good(database)
 
 
 # Code of the project's, which runs in threads of the engine, between statements of the engine or of a handler
@@ -245,8 +269,7 @@ def project_code() -> Generator[None]:
         end_if_forked(process, "A receiver, a hook or a function of a schedule")
         undo_leftovers(before)
         if current_heartbeat() is not None:
-            with suppress(Error):  # of a connection that has ended, and cannot be closed once more
-                keep_connections()
+            keep_connections()
 
 
 def open_blocks() -> dict[str, int | None]:
@@ -264,6 +287,9 @@ def undo_leftovers(before: Mapping[str, int | None]) -> None:
         depth = before.get(connection.alias, 0)
         if depth is None:
             continue
+        if is_closed(connection):
+            leave_replaceable(connection)
+            close_for_good(connection)  # also within a transaction, which Django then takes for broken
         left = "" if depth else left_behind(connection)
         if unwound(connection, depth) or left:
             logger.error(
@@ -273,7 +299,7 @@ def undo_leftovers(before: Mapping[str, int | None]) -> None:
             )  # fmt: skip
         if left:
             leave_replaceable(connection)
-            connection.close()
+            close_for_good(connection)
 
 
 def end_if_forked(from_process: int, forked_by: str) -> None:

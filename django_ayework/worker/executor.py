@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
-from django.db import connections
 
 from django_ayework.compat import hand_over, has_thread
 from django_ayework.define.requests import watch
@@ -25,7 +24,7 @@ from django_ayework.doers.base import guarded
 from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.hooks import report
 from django_ayework.heartbeat import Heartbeat
-from django_ayework.store.connections import keep_connections, tidy_connections
+from django_ayework.store.connections import close_all_connections, keep_connections, tidy_connections
 from django_ayework.worker.attempt import Ended, arun, escaped, run
 from django_ayework.worker.handlers import put_off
 from django_ayework.worker.in_flight import Batch, Delivery
@@ -244,7 +243,7 @@ class SlotThread:
     def _serve(self) -> None:
         while (task := self.inbox.get()) is not None:
             task(self)
-        connections.close_all()
+        close_all_connections()
 
 
 class Executor:

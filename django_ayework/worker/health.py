@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connections
 from django.utils.text import capfirst
 
 from django_ayework.compat import frames_of_thread
@@ -29,6 +28,7 @@ from django_ayework.heartbeat import Heartbeat
 from django_ayework.models import WorkerProcess
 from django_ayework.rules.health import ALIVE, Health, Phase, Signs, health_of, wrong_with_threads
 from django_ayework.store import operation
+from django_ayework.store.connections import close_all_connections
 from django_ayework.store.database import clock, keep_database_file
 from django_ayework.store.sessions import cut
 from django_ayework.worker import bounds
@@ -258,11 +258,11 @@ class WorkerRegistration:
                 on_try(None)
                 return True
             except ImproperlyConfigured:
-                connections.close_all()
+                close_all_connections()
                 raise
             except Exception as error:
                 report(error, "queue", "the worker waits for the database", brief=recovery.goes_on)
-                connections.close_all()
+                close_all_connections()
                 on_try(error)
             stopping.wait(recovery.fail())
         return False
@@ -293,7 +293,7 @@ class WorkerRegistration:
             twice(lambda: operation.note_stopped(self.worker_id, clock.now()))
         except Exception as error:
             report(error, "queue", "the worker could not note that it stopped")
-        connections.close_all()
+        close_all_connections()
         if left:
             logger.error(
                 "Worker %s leaves %d works to their leases, as it could not settle or release them: "

@@ -15,7 +15,13 @@ from django_ayework.compat import blocks_of, enters_block, frames_of_thread, set
 from django_ayework.define.context import AbortSignal
 from django_ayework.documentation import logged
 from django_ayework.flow.hooks import fields_about, report
-from django_ayework.store.connections import close_for_good, defuse, has_connected, left_behind
+from django_ayework.store.connections import (
+    close_all_connections,
+    close_for_good,
+    defuse,
+    has_connected,
+    left_behind,
+)
 
 T = TypeVar("T")
 
@@ -167,23 +173,15 @@ def close_connections() -> bool:
     in_transaction = False
     for connection in connections.all(initialized_only=True):
         in_transaction |= connection.in_atomic_block
-        close_connection(connection)
-    return in_transaction
-
-
-def close_connection(connection: Any) -> None:
-    """Close a connection for good; an error is reported."""
-    try:
         close_for_good(connection)
-    except Exception as error:
-        report(error, "queue", f"the connection {connection.alias!r} of a handler could not be closed")
+    return in_transaction
 
 
 def forget_connection(connection: Any) -> None:
     """Let this thread make a new connection instead: this one may be wrong about the state it is in."""
     for block in blocks_of(connection):
         defuse(block)
-    close_connection(connection)
+    close_for_good(connection)
     del connections[connection.alias]
 
 
@@ -219,4 +217,4 @@ def leave_clean(load: object) -> None:
 def end_connections(load: object) -> None:
     """Close this thread's connections, as the thread ends with its work; warn of transactions left open."""
     leave_clean(load)
-    connections.close_all()
+    close_all_connections()

@@ -18,13 +18,14 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import NamedTuple
 
-from django.db import Error, OperationalError, connections
+from django.db import Error, OperationalError
 
 from django_ayework.conf import get_settings
 from django_ayework.define.context import AbortReason
 from django_ayework.flow.notify import publish_released
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.store import leases, transitions
+from django_ayework.store.connections import close_all_connections
 from django_ayework.store.database import is_contention
 from django_ayework.worker.in_flight import (
     Batch,
@@ -77,7 +78,7 @@ class LeaseThread(LoopThread):
         if held:
             self._held_at = now
         elif now - self._held_at > IDLE:
-            connections.close_all()
+            close_all_connections()
         return TICK
 
     def _renew(self, due: list[Delivery], lease: float, now: float) -> None:
@@ -177,7 +178,7 @@ class Beginning(EngineThread):
             if waiting:
                 waiting = note(waiting)
             else:
-                connections.close_all()
+                close_all_connections()
 
     def _arrived(self, timeout: float) -> list[Waiting | None]:
         """Return what has arrived; wait until anything has."""
@@ -196,7 +197,7 @@ def note(waiting: list[Waiting]) -> list[Waiting]:
     except BaseException as error:
         for each in waiting:
             each.begun.set_result(error)
-        connections.close_all()  # after all were told: it may fail, too
+        close_all_connections()  # after all were told: it may fail, too
         return []
     left: list[Waiting] = []
     for each in waiting:

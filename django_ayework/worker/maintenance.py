@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from django.db import Error, connections
+from django.db import Error
 
 from django_ayework.conf import get_settings
 from django_ayework.define.schedules import schedules
@@ -34,7 +34,7 @@ from django_ayework.flow.scheduler import ALL, IDLE, SCHEDULES, fire_due
 from django_ayework.flow.schedules import restore, sync
 from django_ayework.rules.controls import EVERYTHING, Scope
 from django_ayework.store.attempts import write_progress
-from django_ayework.store.connections import project_code
+from django_ayework.store.connections import close_all_connections, project_code
 from django_ayework.store.database import REFRESH_AFTER, answers, clock, is_contention
 from django_ayework.store.dependencies import BlockedCursor
 from django_ayework.store.lanes import Poll
@@ -300,7 +300,7 @@ class MaintenanceThread(LoopThread):
                 self._is_at_work = False
         pause = min(TICK if self.in_flight.active else REST, max(0.0, self._bulk.due_at - time.monotonic()))
         if pause > TICK:
-            connections.close_all()  # between the few duties at rest nothing needs a connection
+            close_all_connections()  # between the few duties at rest nothing needs a connection
         return pause
 
     def is_over(self) -> bool:
@@ -320,7 +320,7 @@ class MaintenanceThread(LoopThread):
                 self.postpone_reclaim()
             raise error
         report(error, "queue", self.failure)
-        connections.close_all()
+        close_all_connections()
 
     def reclaim(self) -> None:
         """Take back works of this scope whose leases have lapsed, unless the database was away.

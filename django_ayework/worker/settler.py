@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
-from django.db import DatabaseError, Error, connections
+from django.db import DatabaseError, Error
 
 from django_ayework.define.context import AbortReason
 from django_ayework.documentation import logged
@@ -37,6 +37,7 @@ from django_ayework.rules.retry import AttemptDecision
 from django_ayework.rules.states import Outcome, Status
 from django_ayework.store import throughput
 from django_ayework.store.attempts import write_progress
+from django_ayework.store.connections import close_all_connections
 from django_ayework.store.database import answers, clock, has_timed_out, is_contention, is_refused_data
 from django_ayework.store.leases import holders_of
 from django_ayework.worker.attempt import Ended
@@ -163,7 +164,11 @@ class Settler(LoopThread):
     def turn(self) -> float:
         """Settle one batch; return how long no other is due."""
         if batch := self._next_batch():
-            self._settle(batch)
+            try:
+                self._settle(batch)
+            except BaseException:  # those that are written by now are refused the next time
+                self._ready.extendleft(reversed(batch))
+                raise
         return 0.0 if self._ready else self._set_aside.pause
 
     def _next_batch(self) -> list[Unwritten]:
@@ -177,7 +182,7 @@ class Settler(LoopThread):
         except Error as error:  # they stay where they are
             waiting = counted(len(self._set_aside), "outcome")
             report(error, "commit", f"{waiting} cannot be written yet", brief=True)
-            connections.close_all()
+            close_all_connections()
             self._set_aside.due_at = time.monotonic() + self._database_recovery.fail()
         batch: list[Unwritten] = []
         with suppress(IndexError):
@@ -299,7 +304,7 @@ class Settler(LoopThread):
         It may also refuse one outcome of many: so one is tried by itself, and if it fails, all are set aside.
         """
         self._report_waiting(batch, error)
-        connections.close_all()
+        close_all_connections()
         if answers() and not self._gives_up.is_set():
             self._settle_after_one(batch)
             return

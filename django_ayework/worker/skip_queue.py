@@ -12,8 +12,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Sequence
 
-from django.db import connections
-
 from django_ayework.compat import after_fork_in_child, before_threads_end
 from django_ayework.conf import get_settings
 from django_ayework.define.requests import new_uuid7
@@ -25,6 +23,7 @@ from django_ayework.heartbeat import Heartbeat
 from django_ayework.rules.controls import Controls, capped
 from django_ayework.rules.notifications import DIRECT
 from django_ayework.store import claims
+from django_ayework.store.connections import close_all_connections
 from django_ayework.store.database import clock, in_own_transaction
 from django_ayework.store.operation import hold_type_controls, running_counts
 from django_ayework.store.rows import WorkRow
@@ -193,7 +192,7 @@ class DirectPool(Engine):
                 started += 1
         except Exception as error:
             report(error, "queue", f"{len(works)} works that skip the queue are left to workers")
-            connections.close_all()
+            close_all_connections()
         self._make_room(len(works) - started)
 
     def _finished(self, load: Load, outcomes: list[Ended]) -> None:

@@ -29,6 +29,7 @@ from django_ayework.rules.health import (
     quick_deaths,
     restart_pause,
 )
+from django_ayework.store.connections import close_all_connections
 from django_ayework.worker import bounds
 from django_ayework.worker.health import HealthReport, HealthServer
 from django_ayework.worker.process import (
@@ -99,7 +100,7 @@ def can_fork() -> bool:
 
 def close_connections() -> None:
     """Close connections and pools that were opened before: parent and child would use the same ones."""
-    connections.close_all()
+    close_all_connections()
     for connection in connections.all(initialized_only=True):
         close_pool(connection)
 

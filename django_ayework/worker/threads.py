@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from django.db import InterfaceError, OperationalError, connections
+from django.db import InterfaceError, OperationalError
 
 from django_ayework.flow.hooks import report
 from django_ayework.heartbeat import Heartbeat
-from django_ayework.store.connections import tidy_connections
+from django_ayework.store.connections import close_all_connections, tidy_connections
 from django_ayework.store.database import connection
 from django_ayework.store.sessions import engine_session
 from django_ayework.worker import bounds
@@ -77,7 +77,7 @@ class EngineThread:
                 except BaseException as error:
                     report(error, "queue", f"the thread {self.heartbeat.name!r} failed and begins again")
                     time.sleep(BEGIN_AGAIN_AFTER)
-            connections.close_all()  # those of receivers and hooks, too
+            close_all_connections()  # those of receivers and hooks, too
 
 
 def log_in_time(write: Callable[[], object]) -> None:
@@ -164,7 +164,7 @@ class LoopThread(EngineThread):
                 tidy_connections()  # of code of the project's
         except Exception as error:
             report(error, "queue", self.failure, brief=self._recovery.goes_on)
-            connections.close_all()
+            close_all_connections()
             return self._recovery.fail(), self._stopping
         self._recovery.succeed()
         return pause, self.wake
@@ -184,7 +184,7 @@ class LoopThread(EngineThread):
 def rest(pause: float, ends_rest: threading.Event) -> None:
     """Rest for so many seconds, or until the event is set; keep the connection for the first of them."""
     if pause > KEPT and not ends_rest.wait(KEPT):
-        connections.close_all()
+        close_all_connections()
         pause -= KEPT
     ends_rest.wait(None if math.isinf(pause) else pause)
 
@@ -246,7 +246,7 @@ def twice(act: Callable[[], T]) -> T:
     try:
         return act()
     except (OperationalError, InterfaceError):
-        connections.close_all()
+        close_all_connections()
         if not was_open:
             raise
         return act()

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connections
 
 from django_ayework import signals
 from django_ayework.conf import get_settings
@@ -30,6 +29,7 @@ from django_ayework.heartbeat import Heartbeat
 from django_ayework.rules.controls import Scope
 from django_ayework.rules.formatting import error_text
 from django_ayework.rules.health import Phase
+from django_ayework.store.connections import close_all_connections
 from django_ayework.store.sessions import counting_threads, engine_session, pool_size
 from django_ayework.worker import bounds
 from django_ayework.worker.admission import BacklogMonitor, Backpressure, Retirement, asked_slots, named, park
@@ -361,7 +361,7 @@ class Worker(Engine):
                 recovery.succeed()
             except BaseException as error:  # a hook of the project's may raise anything
                 report(error, "queue", "the claiming loop failed and carries on", recovery.goes_on)
-                connections.close_all()
+                close_all_connections()
                 trouble, pause = error, recovery.fail()
             pause = min(pause, self._dispatcher.hand_out_due())  # the turn may have filled batches
             self.health.note(trouble)

@@ -9,7 +9,7 @@ from django.db import connection, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ayework import Retry, enqueue, work
-from django_ayework.models import Work
+from django_ayework.models import Attempt, Work
 from django_ayework.signals import work_started, work_succeeded, worker_started
 from django_ayework.testing import running_worker
 from tests.app.models import Order
@@ -32,6 +32,12 @@ def switch_autocommit_off(*given, **more) -> dict[str, str]:
     return {}
 
 
+def close_without_django(*given, **more) -> dict[str, str]:
+    connection.ensure_connection()
+    connection.connection.close()
+    return {}
+
+
 def references():
     return list(Order.objects.order_by("pk").values_list("reference", flat=True))
 
@@ -39,6 +45,11 @@ def references():
 @work(name="worker.writes", retry=Retry(attempts=1))
 def writes(number: int = 0) -> None:
     Order.objects.create(reference=f"order {number}")
+
+
+closes_the_drivers_connection = work(name="worker.closes", retry=Retry(attempts=1))(
+    lambda: close_without_django() and None
+)
 
 
 @work(name="worker.writes_in_async", retry=Retry(attempts=1))
@@ -62,6 +73,24 @@ def test_what_a_handler_writes_is_committed_after_a_receiver_has_left_a_transact
     assert references() == ["order 0", "order 1"]
     assert caplog.text.count("has left a transaction open") == 2
     assert "The handler of" not in caplog.text
+
+
+@pytest.mark.parametrize("signal", [work_started, work_succeeded, worker_started])
+@pytest.mark.parametrize("declared", [writes, writes_in_async, writes_atomically], ids=lambda one: one.name)
+def test_works_succeed_after_a_receiver_has_closed_the_connection_of_the_driver(declared, signal):
+    with connected(close_without_django, signal), running_worker(concurrency=1):
+        for number in range(3):
+            enqueue(declared(number=number)).result(timeout=20)
+    assert references() == ["order 0", "order 1", "order 2"]
+    assert not Attempt.objects.exists()
+
+
+def test_a_handler_that_has_closed_the_connection_of_the_driver_disturbs_no_other():
+    with running_worker(concurrency=1):
+        for number in range(3):
+            enqueue(closes_the_drivers_connection()).result(timeout=20)
+            enqueue(writes(number=number)).result(timeout=20)
+    assert references() == ["order 0", "order 1", "order 2"]
 
 
 @pytest.mark.parametrize("declared", [writes, writes_in_async], ids=lambda one: one.name)

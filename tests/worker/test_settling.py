@@ -267,6 +267,21 @@ def test_others_have_as_much_time_as_the_try_of_an_outcome_that_took_too_long(mo
     assert all(next[0] - last[1] >= took for last, next in pairwise(tries))
 
 
+def test_outcomes_are_settled_after_an_error_that_nobody_expects(failing, monkeypatch, caplog):
+    """Such as that of a driver, as the connection is closed after an error."""
+    errors = [RuntimeError("a bug"), RuntimeError("a bug")]
+
+    def fails_twice(settler, batch, error) -> None:
+        raise errors.pop()
+
+    failing(lambda each: errors, OperationalError("away"))
+    monkeypatch.setattr(Settler, "_wait_for_database", fails_twice)
+    handles = queue_quick(3)
+    with running_worker():
+        assert [handle.result(timeout=PATIENCE) for handle in handles] == [0, 1, 2]
+    assert "settling failed and carries on" in caplog.text
+
+
 @on_servers
 def test_outcomes_that_wait_for_a_row_are_tried_again_while_more_of_them_arrive(monkeypatch):
     monkeypatch.setattr(settler_module, "FIRST_LOCKED_PAUSE", 0.4)
