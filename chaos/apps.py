@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from django.apps import AppConfig
 
 
 class ChaosConfig(AppConfig):
-    """Notes in the ledger which workers have started."""
+    """Notes in the ledger which workers have started, and surrounds their works with trouble if asked to."""
 
     name = "chaos"
     default_auto_field = "django.db.models.BigAutoField"
@@ -18,6 +19,10 @@ class ChaosConfig(AppConfig):
         from django_ayework.signals import worker_started
 
         worker_started.connect(note_worker, dispatch_uid="chaos")
+        if seed := os.environ.get("CHAOS_TROUBLE"):
+            from chaos import trouble
+
+            trouble.begin(seed)
 
 
 def note_worker(worker: Any, **kwargs: Any) -> None:

@@ -39,6 +39,8 @@ class Fault:
     #: Kinds of calls that are made besides the usual ones.
     extras: ClassVar[Sequence[str]] = ()
     worker_options: ClassVar[Sequence[str]] = ()
+    #: Whether the project misbehaves around the handlers of the workers, too.
+    is_troubled: ClassVar[bool] = False
     #: Seconds between two applications, at most.
     pause: ClassVar[float] = 1.5
     is_possible_on: ClassVar[Sequence[str]] = ("sqlite", "postgres", "mariadb")
@@ -455,6 +457,14 @@ class Panic(OfHandlers):
     extras = ("panics",)
 
 
+class Trouble(OfHandlers):
+    """Receivers, hooks, propagators and handlers of the log that raise, wait, and misuse the connection."""
+
+    name, title = "trouble", "receivers, hooks and log handlers raise, wait, and leave transactions open"
+    is_outage = True  # handlers find the connection broken, or a transaction that has failed
+    is_troubled = True
+
+
 class Memory(OfHandlers):
     """Handlers that take memory, under ``--max-memory``."""
 
@@ -518,6 +528,7 @@ FAULTS: dict[str, type[Fault]] = {
         Hang,
         Exit,
         Panic,
+        Trouble,
         Memory,
         Clock,
         Migrate,

@@ -13,6 +13,8 @@ IDS = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}")
 TRACEBACK = "Traceback (most recent call last)"
 FAILED_ATTEMPT = re.compile(r"ayework: Work \S+ \(\S+\) (failed|is dead) ")
 REPORT = re.compile(r" \((queue|commit|pubsub) phase\): ")
+#: What misbehaves on purpose around handlers.
+TROUBLE = "chaos/trouble.py"
 #: What handlers of the load raise on purpose, and what the engine raises in them.
 PLANNED = (
     "Planned",
@@ -49,6 +51,8 @@ def blocks(text: str) -> Iterator[str]:
 
 def is_explained(block: str, is_outage: bool) -> bool:
     """Whether a traceback tells what was to be expected."""
+    if TROUBLE in block:
+        return True
     header, last = block.split("\n")[0], raised(block)
     is_of_server = last.endswith(DATABASE_ERRORS) or last.startswith(("psycopg.errors.", "redis.exceptions."))
     is_of_database = is_outage and is_of_server

@@ -92,13 +92,15 @@ class Run:
         with fault.surroundings(), self._proxied() as port:
             self.server.empty()
             direct = environment(self.server.url(), self.folder)
-            self.fleet = Fleet(self.folder, self.ledger, environment(self.server.url(port), self.folder))
+            workers = environment(self.server.url(port), self.folder)
+            workers["CHAOS_TROUBLE"] = self.seed if self.kind.is_troubled else ""
+            self.fleet = Fleet(self.folder, self.ledger, workers)
             enqueuers = Enqueuers(
                 self.folder, self.ledger, direct | {"CHAOS_EXTRAS": ",".join(self.kind.extras)}
             )
             try:
                 self._load(fault, seconds, enqueuers)
-                healthy = self.fleet.start(["--concurrency", str(CONCURRENCY)], **direct)
+                healthy = self.fleet.start(["--concurrency", str(CONCURRENCY)], **direct, CHAOS_TROUBLE="")
                 self.await_worker(healthy.pid)
                 if not self.drain(SILENT_FOR):
                     self._restart_pooler()

@@ -1,0 +1,134 @@
+"""What a project has around its works, misbehaving: receivers, a propagator, a hook, a handler of the log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from django.db import connection, transaction
+
+from chaos.works import Panic, Planned
+from django_ayework import propagation, signals
+from django_ayework.propagation import Propagator
+
+#: How many calls of one hundred misbehave.
+SHARE = 4
+RAISED: tuple[type[BaseException], ...] = (
+    Planned,
+    Panic,
+    SystemExit,
+    GeneratorExit,
+    StopIteration,
+    MemoryError,
+    asyncio.CancelledError,
+)
+
+
+class Trouble(Propagator):
+    """Misbehaves now and then, wherever the engine calls the project."""
+
+    def __init__(self, seed: str) -> None:
+        self._dice = random.Random(f"{seed}-{os.getpid()}")
+        self._lock = threading.Lock()
+
+    def visit(self, acts: Sequence[Callable[[Trouble], object]] | None = None) -> None:
+        """Do one of some acts, mostly none."""
+        with self._lock:
+            is_bad, act = self._dice.random() * 100 < SHARE, self._dice.choice(acts or ACTS)
+        if is_bad:
+            act(self)
+
+    def receive(self, **kwargs: Any) -> None:
+        """Misbehave as a receiver."""
+        self.visit()
+
+    def inject(self, queueing: propagation.Queueing) -> Mapping[str, str]:
+        """Store nothing. This may be called within the transaction of a handler."""
+        self.visit(HARMLESS)
+        return {}
+
+    @contextmanager
+    def attach(self, attempt: propagation.RunningAttempt) -> Iterator[None]:
+        """Misbehave before the handler, or after it."""
+        self.visit(HARMLESS)
+        yield
+        self.visit(HARMLESS)
+
+    def fail(self) -> None:
+        """Raise anything."""
+        raise self._dice.choice(RAISED)("as planned")
+
+    def wait(self) -> None:
+        """Take a while."""
+        time.sleep(self._dice.uniform(0.0, 0.5))
+
+    def read(self) -> None:
+        """Use the database."""
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM chaos_effect")
+
+    def close(self) -> None:
+        """Close Django's connection."""
+        connection.close()
+
+    def break_connection(self) -> None:
+        """Close the driver's connection, which Django does not know."""
+        connection.ensure_connection()
+        connection.connection.close()
+
+    def leave_transaction(self) -> None:
+        """Begin a transaction, write a row, and leave it open."""
+        transaction.atomic().__enter__()
+        with connection.cursor() as cursor:
+            cursor.execute("INSERT INTO chaos_effect (work, kind) VALUES ('', 'noise')")
+
+    def spoil_transaction(self) -> None:
+        """Leave a transaction open that has failed."""
+        transaction.atomic().__enter__()
+        with suppress(Exception), connection.cursor() as cursor:
+            cursor.execute("SELECT no_such_column")
+
+    def leave_autocommit(self) -> None:
+        """Leave the connection in transactions that nobody commits."""
+        transaction.set_autocommit(False)
+
+
+#: What handlers of the log do, and functions whose connection a handler uses; and what all others do.
+HARMLESS = (Trouble.fail, Trouble.wait, Trouble.read)
+ACTS = (
+    *HARMLESS,
+    Trouble.close,
+    Trouble.break_connection,
+    Trouble.leave_transaction,
+    Trouble.spoil_transaction,
+    Trouble.leave_autocommit,
+)
+
+
+class TroubledHandler(logging.Handler):
+    """A handler of the log that raises, reads, or takes a while."""
+
+    def __init__(self, trouble: Trouble) -> None:
+        super().__init__()
+        self._trouble = trouble
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Misbehave, mostly not."""
+        self._trouble.visit(HARMLESS)
+
+
+def begin(seed: str) -> None:
+    """Surround all works of this process with trouble."""
+    trouble = Trouble(seed)
+    propagation.register(trouble)
+    for signal in vars(signals).values():
+        if isinstance(signal, signals.RobustSignal) and signal is not signals.worker_started:
+            signal.connect(trouble.receive, weak=False)
+    logging.getLogger("django_ayework").addHandler(TroubledHandler(trouble))
