@@ -19,10 +19,10 @@ class ChaosConfig(AppConfig):
         from django_ayework.signals import worker_started
 
         worker_started.connect(note_worker, dispatch_uid="chaos")
-        if seed := os.environ.get("CHAOS_TROUBLE"):
+        if os.environ.get("CHAOS_TROUBLE"):
             from chaos import trouble
 
-            trouble.begin(seed)
+            trouble.begin()
 
 
 def note_worker(worker: Any, **kwargs: Any) -> None:

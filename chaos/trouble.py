@@ -124,11 +124,25 @@ class TroubledHandler(logging.Handler):
         self._trouble.visit(HARMLESS)
 
 
-def begin(seed: str) -> None:
+#: The one of this process.
+_trouble = Trouble(os.environ.get("CHAOS_TROUBLE", ""))
+
+
+def on_error(error: BaseException, phase: str) -> None:
+    """Misbehave as the hook ``ON_ERROR``."""
+    _trouble.visit()
+
+
+def log_context(input: Mapping[str, Any], type: str) -> dict[str, str]:
+    """Misbehave as the hook ``LOG_CONTEXT``."""
+    _trouble.visit()
+    return {"type": type}
+
+
+def begin() -> None:
     """Surround all works of this process with trouble."""
-    trouble = Trouble(seed)
-    propagation.register(trouble)
+    propagation.register(_trouble)
     for signal in vars(signals).values():
         if isinstance(signal, signals.RobustSignal) and signal is not signals.worker_started:
-            signal.connect(trouble.receive, weak=False)
-    logging.getLogger("django_ayework").addHandler(TroubledHandler(trouble))
+            signal.connect(_trouble.receive, weak=False)
+    logging.getLogger("django_ayework").addHandler(TroubledHandler(_trouble))
