@@ -51,6 +51,7 @@ from django_ayework.worker.handlers import (
     require_outputs,
     settlement_of,
     surrounded,
+    to_the_end,
 )
 from django_ayework.worker.in_flight import Batch, Delivery, warn_if_lost
 from django_ayework.worker.interruption import forget_connections
@@ -97,16 +98,18 @@ async def arun(load: Delivery | Batch, services: EngineServices) -> list[Ended]:
     with await in_thread_if(call.may_query_before, call.logged):
         try:
             conclude = partial(call.concluded, await call.awaited())  # may judge works of a batch
-            return ended + await in_thread_if(call.is_completing or (has_advice and call.is_batch), conclude)
+            is_needed = call.is_completing or (has_advice and call.is_batch)
+            return ended + await in_thread_if(is_needed, conclude, to_the_end)
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and AbortReason.SHUTDOWN in call.reasons():
                 raise
-            return ended + await in_thread_if(call.is_completing or has_advice, partial(call.failed, error))
+            is_needed = call.is_completing or has_advice
+            return ended + await in_thread_if(is_needed, partial(call.failed, error), to_the_end)
 
 
-async def in_thread_if(is_needed: bool, act: Callable[[], T]) -> T:
+async def in_thread_if(is_needed: bool, act: Callable[[], T], run: Any = in_thread) -> T:
     """Run a step of the engine, in the work's thread if it may call code of the project's."""
-    return await in_thread(act) if is_needed else act()
+    return await run(act) if is_needed else act()
 
 
 def require_recordable(error: BaseException) -> None:

@@ -102,10 +102,16 @@ async def in_thread(act: Callable[[], T]) -> T:
     An error is raised here, not passed on by a future: asyncio would close the whole attempt because of a
     GeneratorExit, and would wait for ever after a StopIteration.
     """
-    returned, error = await sync_to_async(caught)(act)
-    if error is not None:
-        raise error
-    return returned  # type: ignore[return-value]
+    return uncaught(await sync_to_async(caught)(act))
+
+
+async def to_the_end(act: Callable[[], T]) -> T:
+    """Run the last step as ``in_thread`` does. A cancellation comes too late: the handler has ended."""
+    step = asyncio.ensure_future(sync_to_async(caught)(act))
+    while not step.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(step)
+    return uncaught(step.result())
 
 
 def caught(act: Callable[[], T]) -> tuple[T | None, BaseException | None]:
@@ -114,6 +120,14 @@ def caught(act: Callable[[], T]) -> tuple[T | None, BaseException | None]:
         return act(), None
     except BaseException as error:
         return None, error
+
+
+def uncaught(ended: tuple[T | None, BaseException | None]) -> T:
+    """Return the result that ``caught`` has noted, or raise the exception."""
+    returned, error = ended
+    if error is not None:
+        raise error
+    return returned  # type: ignore[return-value]
 
 
 def is_async(middleware: Middleware) -> bool:

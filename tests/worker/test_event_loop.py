@@ -10,7 +10,7 @@ from asgiref.sync import sync_to_async
 from django.db import connection, connections, transaction
 from django.utils.translation import activate, get_language
 
-from django_ayework import Retry, enqueue, work
+from django_ayework import BatchItem, Retry, batch_work, enqueue, work
 from django_ayework.api import enqueue_many
 from django_ayework.models import Attempt, Work
 from django_ayework.signals import work_started
@@ -59,6 +59,31 @@ def test_an_async_handler_that_cancels_its_own_task_and_returns_has_succeeded(st
     with running_worker():
         assert enqueue(cancels_itself()).result(timeout=10) == 2
     assert calls == ["called"]
+
+
+@pytest.mark.parametrize("returns", [True, False])
+def test_a_batch_whose_handler_cancels_its_own_task_at_its_end_is_concluded_with_advice(stage, returns):
+    """``on_failure`` is asked in the thread of the works, so the task waits once more after the handler."""
+    asked = []
+
+    def advise(error, info) -> None:
+        asked.append(str(error))
+
+    @batch_work(name="worker.batch_cancels_itself", size=1, on_failure=advise, retry=Retry(attempts=1))
+    async def cancels_itself(items: list[BatchItem[int]]) -> list[int]:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        if returns:
+            return [2]
+        raise ValueError("no luck")
+
+    with running_worker():
+        handle = enqueue(cancels_itself(1))
+        eventually(lambda: handle.state().status in ("success", "dead"))
+    found = handle.state()
+    assert (found.status, found.attempt) == ("success" if returns else "dead", 1)
+    assert asked == ([] if returns else ["no luck"])
 
 
 def test_a_task_that_is_cancelled_before_its_handler_is_called_fails_an_attempt_and_no_more(stage):
