@@ -6,6 +6,7 @@ The ids of works that became due are pushed to the Queue of their queue here.
 from __future__ import annotations
 
 import atexit
+import math
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -17,10 +18,11 @@ from django_ayework.conf import get_settings
 from django_ayework.define.types import registry
 from django_ayework.errors import ends_process
 from django_ayework.flow.hooks import report
+from django_ayework.heartbeat import Heartbeat
 from django_ayework.ports.queue import get_queue
 from django_ayework.rules.controls import DEFAULT_WEIGHT, TypeControl
 from django_ayework.store.connections import close_all_connections
-from django_ayework.store.sessions import engine_session
+from django_ayework.store.sessions import cut, engine_session
 
 #: Seconds between two messages of a process; notifications of the meantime are sent together.
 INTERVAL = 0.005
@@ -32,6 +34,8 @@ BURST = 4
 IDLE = 2.0
 #: Seconds until the next try when a message could not be sent.
 PAUSE_AFTER_FAILURE = 1.0
+#: Seconds after which the thread counts as stuck while it sends.
+STALL = 60.0
 #: Seconds to wait for the thread's end.
 STOP_TIMEOUT = 2.0
 
@@ -54,7 +58,8 @@ class Sender(ABC, Generic[N]):
     """Sends what commits have brought about: in the thread that has committed, or in a thread of its own.
 
     It is sent at once if that is quick and the last time was some time ago. Otherwise the thread sends it,
-    together with what follows. The thread and its connection live while there is much to send. Nothing here
+    together with what follows. The thread and its connection live while there is much to send. A thread that
+    is stuck or has died is noticed with the next message, as a web process has no watchdog. Nothing here
     raises, and nothing is sent twice: other processes poll now and then.
     """
 
@@ -66,7 +71,7 @@ class Sender(ABC, Generic[N]):
     def __init__(self) -> None:
         self.reset()
         after_fork_in_child(self.reset)
-        atexit.register(self.flush)
+        atexit.register(self.stop)
 
     @abstractmethod
     def transmit(self, batch: Any) -> None:
@@ -77,6 +82,7 @@ class Sender(ABC, Generic[N]):
         self._changed = threading.Condition(threading.Lock())
         self._batch: Pending[N] = self.batch_type()
         self._thread: threading.Thread | None = None
+        self._heartbeat = Heartbeat(self.thread_name)
         self._next_at = float("-inf")  # when a message may be sent, had all before kept their intervals
         self._is_failing = False
         self._is_stopping = False
@@ -88,21 +94,14 @@ class Sender(ABC, Generic[N]):
         """
         try:
             batch = self._add(more, is_quick)
-        except Exception as error:  # the thread cannot be started
+        except Exception as error:  # the thread cannot be started, or is stuck
             self.fail(error)
             return
         if batch:
             self._send(batch)
 
-    def flush(self) -> None:
-        """Send the rest, as the process ends."""
-        with self._changed:
-            batch, self._batch = self._batch, self.batch_type()
-        if batch:
-            self._send(batch)
-
     def stop(self) -> None:
-        """End the thread once it has sent the rest; wait for it."""
+        """End the thread once it has sent the rest; wait for it, but not for ever."""
         with self._changed:
             thread, self._is_stopping = self._thread, True
             self._changed.notify()
@@ -120,11 +119,14 @@ class Sender(ABC, Generic[N]):
             now = time.monotonic()
             if was_empty and now >= self._ready_at and is_quick and not self._is_failing:
                 return self._take(now)
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._is_stopping = False
                 thread = threading.Thread(target=self._serve, name=self.thread_name, daemon=True)
                 thread.start()  # it may be refused, and then the next message tries again
                 self._thread = thread
+            elif (silence := self._heartbeat.silence()) > STALL:
+                cut(self._heartbeat.socket)
+                raise TimeoutError(f"the thread {self.thread_name!r} has been sending for {silence:.0f} s")
             elif was_empty:
                 self._changed.notify()
             return None
@@ -143,7 +145,7 @@ class Sender(ABC, Generic[N]):
 
     def _serve(self) -> None:
         """Send batches, until there has been none for a while."""
-        with engine_session():
+        with self._heartbeat.of_this_thread(), engine_session():
             try:
                 while batch := self._next():
                     self._send(batch)
@@ -152,6 +154,7 @@ class Sender(ABC, Generic[N]):
 
     def _next(self) -> Pending[N] | None:
         """Wait for something to send, and for the time to send them; None when the thread is to end."""
+        self._heartbeat.beat(rest=math.inf)
         with self._changed:
             while not self._batch:
                 notified = not self._is_stopping and self._changed.wait(IDLE)
@@ -160,6 +163,7 @@ class Sender(ABC, Generic[N]):
                     return None
             while (left := self._ready_at - time.monotonic()) > 0 and not self._is_stopping:
                 self._changed.wait(left)
+            self._heartbeat.beat()
             return self._take(time.monotonic())
 
     def _send(self, batch: Pending[N]) -> None:

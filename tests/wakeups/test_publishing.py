@@ -268,5 +268,38 @@ def test_pending_messages_are_sent_as_the_process_ends(carrier):
     eventually(lambda: carrier.tries == 1)  # the thread is busy
     enqueue(pay(order_id=1))
     carrier.open()
-    sender.flush()
+    sender.stop()
+    assert PAY in carrier.received("due")
+
+
+def test_a_sending_thread_that_is_stuck_is_reported_once_and_goes_on(carrier, reported, monkeypatch):
+    """A web process has no watchdog, and its other messages wait for this thread."""
+    monkeypatch.setattr(sending, "STALL", 0.0)
+    carrier.is_quick = False
+    carrier.hang()
+    enqueue_add()
+    eventually(lambda: carrier.tries == 1)
+    for _ in range(3):
+        enqueue(pay(order_id=1))
+    assert reported == [("the thread 'ayework-sender' has been sending for 0 s", "pubsub")]
+    carrier.open()
+    eventually(lambda: PAY in carrier.received("due") and not sender._is_failing)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_sending_thread_that_has_died_is_started_again(carrier, reported, monkeypatch):
+    def cannot_close() -> None:
+        raise RuntimeError("the driver cannot close")
+
+    carrier.is_quick = False
+    carrier.error = ConnectionError("no way")
+    with monkeypatch.context() as patch:
+        patch.setattr(sending.connections, "close_all", cannot_close)
+        enqueue_add()
+        thread = sender._thread
+        assert thread is not None
+        thread.join(10)
+        assert not thread.is_alive()
+    carrier.error = None
+    enqueue(pay(order_id=1))
     eventually(lambda: PAY in carrier.received("due"))
