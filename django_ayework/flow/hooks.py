@@ -69,7 +69,7 @@ def report(error: BaseException, phase: str, message: str, brief: bool = False) 
             "%s (%s phase): %s %s", message, phase, error, logged(f"{phase}-phase"),
             exc_info=None if brief else error,
         )  # fmt: skip
-    with project_code():
+    with printed_errors(), project_code():
         signals.error_reported.send_robust(sender=None, error=error, phase=phase)
     on_error = get_settings().on_error
     if on_error is not None:
@@ -85,7 +85,7 @@ def report(error: BaseException, phase: str, message: str, brief: bool = False) 
 
 @contextmanager
 def printed_errors() -> Generator[None]:
-    """Print what a handler of the log raises in the block, and go on unless that ends the process."""
+    """Print what a handler of the log or a driver raises in the block; go on unless that ends the process."""
     try:
         yield
     except BaseException as error:

@@ -158,9 +158,10 @@ def left_behind(connection: Any) -> str:
         return "autocommit switched"
     if is_broken(connection):
         return "a transaction to roll back"
-    if connection.autocommit and has_begun(connection):
-        return "a transaction open"
-    return ""
+    try:
+        return "a transaction open" if connection.autocommit and has_begun(connection) else ""
+    except connection.Database.Error:  # the driver has closed it
+        return "no session"
 
 
 def has_failed(connection: Any) -> bool:

@@ -7,13 +7,14 @@ import sys
 
 import pytest
 from asgiref.sync import sync_to_async
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, connection, connections, transaction
 
 from django_ayework import Context, Retry, batch_work, enqueue, work
+from django_ayework.signals import error_reported
 from django_ayework.testing import drain, running_worker
 from tests.app.models import Order
 from tests.attempts import forms
-from tests.attempts.conftest import ended
+from tests.attempts.conftest import connected, ended
 from tests.attempts.forms import form, plain
 from tests.fixtures import consistent, kept_blocks, leave_a_block_open, nothing_kept  # noqa: F401
 from tests.marks import on_sqlite
@@ -121,6 +122,48 @@ def test_a_handler_that_raises_too_fails_as_it_raised():
         handle = enqueue(plain(leaks_and_raises, retry=ONCE)())
         assert writes_alone()
     assert (handle.state().status, handle.state().error) == ("dead", "RuntimeError: no luck")
+
+
+@pytest.mark.vendors("sqlite")
+def test_a_handler_that_closes_the_connection_of_the_driver_costs_no_slot(caplog):
+    """SQLite's driver then refuses to tell whether it is inside a transaction."""
+
+    def closes() -> None:
+        connection.ensure_connection()
+        connection.connection.close()
+
+    with running_worker(concurrency=1):
+        handle = enqueue(plain(closes, retry=ONCE)())
+        handle.result(timeout=20)
+        assert writes_alone()
+    [record] = [each for each in caplog.records if each.levelname != "INFO"]
+    assert f"work {handle.id} (attempts.case) left no session" in record.getMessage()
+
+
+@on_sqlite
+def test_a_report_whose_receiver_leaves_a_connection_that_cannot_be_closed_fails_nothing():
+    broken = []
+
+    def cannot_close() -> None:
+        raise RuntimeError("the driver cannot close")
+
+    def receive(**more) -> None:
+        if not broken:
+            leave_a_block_open("receiver")
+            broken.append(connections["default"])
+            broken[0].close = cannot_close
+
+    def no_advice(error, info) -> None:
+        raise RuntimeError("no advice")
+
+    def fails() -> None:
+        raise ValueError("no luck")
+
+    with connected(receive, error_reported), running_worker(concurrency=1):
+        handle = enqueue(plain(fails, retry=ONCE, on_failure=no_advice)())
+        assert ended(handle).error == "ValueError: no luck"
+        del broken[0].close
+        assert writes_alone()
 
 
 def and_complete(leak):
