@@ -8,7 +8,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context
@@ -136,7 +136,7 @@ class EventLoopThread:
         while not has_ended:
             try:
                 if self._is_over:
-                    self._loop.run_until_complete(self._cancel_all())
+                    self._loop.run_until_complete(self._task_of(self._cancel_all()))
                     has_ended = True
                 else:
                     self._loop.run_forever()
@@ -152,9 +152,13 @@ class EventLoopThread:
 
     def _spawn(self, load: Load, on_end: Callable[[], None]) -> None:
         outcomes: list[Ended] = []
-        task = self._loop.create_task(self._attempt(load, outcomes))
+        task = self._task_of(self._attempt(load, outcomes))
         self._tasks.add(task)
         task.add_done_callback(partial(self._ended, load, on_end, outcomes))
+
+    def _task_of(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Return a task that a factory set by a handler has no part in."""
+        return asyncio.Task(coroutine, loop=self._loop)
 
     def _ended(
         self, load: Load, on_end: Callable[[], None], outcomes: list[Ended], task: asyncio.Task[None]

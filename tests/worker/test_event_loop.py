@@ -218,3 +218,23 @@ def test_a_transaction_left_open_in_another_thread_of_the_loop_encloses_no_furth
         for opens in (True, False):
             all_end([enqueue(leaves_one(opens=opens))])
     assert found == [False, False]
+
+
+def test_a_task_factory_that_a_handler_leaves_on_the_loop_costs_no_other_work(stage):
+    """Handlers share the loop, so the engine makes its tasks without the factory."""
+
+    def refuse(loop, coroutine, **more):
+        coroutine.close()
+        raise RuntimeError("no tasks")
+
+    @work(name="worker.leaves_a_factory", retry=Retry(attempts=1))
+    async def leaves_a_factory() -> None:
+        asyncio.get_running_loop().set_task_factory(refuse)
+
+    @work(name="worker.after_that", retry=Retry(attempts=1))
+    async def after_that(number: int) -> int:
+        return number
+
+    with running_worker(concurrency=1):
+        enqueue(leaves_a_factory()).result(timeout=20)
+        assert [enqueue(after_that(number=number)).result(timeout=20) for number in range(2)] == [0, 1]
