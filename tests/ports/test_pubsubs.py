@@ -3,6 +3,7 @@
 import gc
 import os
 import threading
+from asyncio import CancelledError
 from urllib.parse import urlsplit
 
 import pytest
@@ -361,6 +362,20 @@ def test_a_thread_that_the_system_refused_is_started_for_the_next_subscription(l
         with pytest.raises(RuntimeError):
             listen(listener)
     hear(listener)
+
+
+@on_sqlite
+@pytest.mark.parametrize("kind", [CancelledError, SystemExit])
+def test_a_listener_of_a_project_ends_no_thread_whatever_it_raises(listener, kind):
+    def raises(message: str) -> None:
+        raise kind
+
+    listener.subscribe("due", raises)
+    due = hear(listener, "due")
+    due.clear()
+    Order.objects.create(reference="1")
+    eventually(lambda: due)
+    assert not listener.is_gone
 
 
 @on_sqlite

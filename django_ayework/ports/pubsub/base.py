@@ -13,6 +13,7 @@ from contextlib import closing, suppress
 from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
 
 from django_ayework.documentation import logged
+from django_ayework.errors import ends_process
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.store.notifications import Unsupported
 
@@ -100,10 +101,12 @@ class Listeners:
         for listener in [each for of, each in list(self._listeners.values()) if of == channel]:
             try:
                 listener(message)
-            except Exception:
+            except BaseException as error:
                 logger.exception(
                     "A listener of the channel %r raised. %s", channel, logged("listener-raised")
                 )
+                if ends_process(error):
+                    raise
 
     def channels(self) -> set[str]:
         """Return the channels that have listeners."""
