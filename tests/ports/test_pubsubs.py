@@ -379,6 +379,22 @@ def test_a_listener_of_a_project_ends_no_thread_whatever_it_raises(listener, kin
 
 
 @on_sqlite
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_has_died_is_started_again_for_the_next_subscription(listener, monkeypatch):
+    """A web process has no watchdog. Here the log cannot be written."""
+
+    def refuse(*args):
+        raise RuntimeError("no luck")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(listener, "open_receiver", refuse)
+        patch.setattr(listening.logger, "warning", refuse)
+        listen(listener)
+        eventually(lambda: listener.is_gone)
+    hear(listener)
+
+
+@on_sqlite
 def test_the_thread_lingers_after_the_last_unsubscription_or_until_it_is_closed(listener, monkeypatch):
     monkeypatch.setattr(listening, "LINGER", 3600)
     unsubscribe = listener.subscribe("due", lambda message: None)

@@ -238,11 +238,11 @@ class Listening:
         self.is_live = False
 
     def subscribe(self, channel: str, listener: Listener) -> Callable[[], None]:
-        """Listen to a channel; return what ends that. The thread is started if there is none."""
+        """Listen to a channel; return what ends that. A thread is started if none is there, or it died."""
         with self._lock:
             remove = self._listeners.add(channel, listener)
             self._is_closed = False
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._serve, name=f"ayework-{self.name}", daemon=True)
                 try:
                     self._thread.start()
