@@ -175,9 +175,7 @@ def has_begun(connection: Any) -> bool:
     """Tell whether the driver is inside a transaction."""
     if connection.vendor == "postgresql":
         return int(connection.connection.info.transaction_status) in IN_TRANSACTION
-    return (
-        connection.vendor == "sqlite" and not is_closed(connection) and connection.connection.in_transaction
-    )
+    return connection.vendor == "sqlite" and bool(connection.connection.in_transaction)
 
 
 def is_closed(connection: Any) -> bool:

@@ -294,7 +294,7 @@ def test_a_sending_thread_that_has_died_is_started_again(carrier, reported, monk
     carrier.is_quick = False
     carrier.error = ConnectionError("no way")
     with monkeypatch.context() as patch:
-        patch.setattr(sending.connections, "close_all", cannot_close)
+        patch.setattr(sending, "close_all_connections", cannot_close)
         enqueue_add()
         thread = sender._thread
         assert thread is not None
