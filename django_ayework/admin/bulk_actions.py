@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from django import forms
@@ -65,15 +63,14 @@ def title(row: BulkAction) -> str:
 
 @admin.display(description=gettext_lazy("status"))
 def standing(row: BulkAction) -> str:
-    """How it stands."""
-    return progress_of(row, clock.now()).badge
+    """How it stands, in its colour."""
+    return pages.badge(BADGES.get(row.status, "unknown"), pages.choice_label(row, "status"))
 
 
 @admin.display(description=gettext_lazy("done"))
 def done(row: BulkAction) -> str:
     """How many works it has acted on, as a bar and in figures."""
-    progress = progress_of(row, clock.now())
-    return format_html('<span class="ayework-narrow">{} {}</span>', progress.bar, progress.acted_text)
+    return format_html('<span class="ayework-narrow">{} {}</span>', bar(row), acted_of(row))
 
 
 created = lists.moment_column("created_at", gettext_lazy("created"), "created")
@@ -213,7 +210,7 @@ class BulkActionAdmin(ButtonsAdmin, LiveAdmin):
 
     def live_context(self, request: HttpRequest, obj: BulkAction) -> dict[str, Any]:
         """Return how far a bulk action is, with links to refused works."""
-        return {"progress": progress_of(obj, clock.now(), Links(self.admin_site, request))}
+        return {"progress": progress_of(obj, Links(self.admin_site, request))}
 
     def offers(self, button: LoggedButton, obj: BulkAction) -> bool:
         """Tell whether the bulk action runs, or can go on."""
@@ -262,68 +259,62 @@ MEASURED_AFTER = 2.0
 ANNOUNCED = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a bulk action is, in texts. ``announced`` changes rarely enough to be read out."""
-
-    badge: str
-    bar: str
-    acted_text: str
-    announced: str
-    facts: Sequence[Fact]
-    error: str
-    refusals: Sequence[tuple[str, str]]
-    more_refusals: int
-    is_over: bool
-
-
-def progress_of(row: BulkAction, now: datetime, links: Links | None = None) -> Progress:
-    """Return how far a bulk action is at a moment."""
-    status = pages.choice_label(row, "status")
-    acted, total = row.done + row.refused, expected_of(row)
-    kept = [(str(id), str(sentence)) for id, sentence in json.loads(row.report)]
-    refusals = [(id, sentence) for id, sentence in kept if id]
-    share = _("%(share)d %% done") % {"share": announced_percent(acted, total)} if total else ""
-    return Progress(
-        badge=pages.badge(BADGES.get(row.status, "unknown"), status),
-        bar=bar(acted, total, row.status == "done"),
-        acted_text=acted_of(acted, row, total),
-        announced=", ".join(filter(None, (status, share))),
-        facts=facts(row, acted, total, now),
-        error=next((pages.printable(sentence) for id, sentence in kept if not id), ""),
-        refusals=[(links.work(id) if links else id, pages.printable(text)) for id, text in refusals],
-        more_refusals=max(0, row.refused - len(refusals)),
-        is_over=row.status != "running",
-    )
+def progress_of(row: BulkAction, links: Links) -> dict[str, Any]:
+    """Return how far a bulk action is, in texts; ``announced`` changes rarely enough to be read out."""
+    kept = [(str(id), pages.printable(str(sentence))) for id, sentence in json.loads(row.report)]
+    refusals = [(links.work(id), sentence) for id, sentence in kept if id]
+    return {
+        "badge": standing(row),
+        "bar": bar(row),
+        "acted_text": acted_of(row),
+        "announced": announced(row),
+        "facts": facts(row),
+        "error": next((sentence for id, sentence in kept if not id), ""),
+        "refusals": refusals,
+        "more_refusals": max(0, row.refused - len(refusals)),
+        "is_over": row.status != "running",
+    }
 
 
-def expected_of(row: BulkAction) -> int | None:
-    """Return how many works were expected; None when there are more than were counted, or nobody counted."""
-    return None if bulk_actions.is_capped(row) or row.expected == bulk_actions.UNKNOWN else row.expected
+def figures_of(row: BulkAction) -> tuple[int, int | None]:
+    """Return how many works were acted on, and how many were expected.
+
+    The latter is None when there are more than were counted, or nobody counted.
+    """
+    is_unknown = bulk_actions.is_capped(row) or row.expected == bulk_actions.UNKNOWN
+    return row.done + row.refused, None if is_unknown else row.expected
 
 
-def announced_percent(acted: int, total: int) -> int:
-    """Return the share that is done, in steps that are announced."""
-    return min(100, 100 * acted // total) // ANNOUNCED * ANNOUNCED
+def announced(row: BulkAction) -> str:
+    """Return the status and the share that is done, in steps."""
+    status, (acted, total) = pages.choice_label(row, "status"), figures_of(row)
+    if not total:
+        return status
+    percent = min(100, 100 * acted // total) // ANNOUNCED * ANNOUNCED
+    share = _("%(share)d %% done") % {"share": percent}
+    return f"{status}, {share}"
 
 
-def bar(acted: int, total: int | None, is_done: bool) -> str:
+def bar(row: BulkAction) -> str:
     """Return the bar as HTML; that of an action that is done is full."""
-    if is_done:
+    acted, total = figures_of(row)
+    if row.status == "done":
         acted = total = max(1, acted)
     return lists.bar(min(acted, total or acted), total, _("Works acted on"))
 
 
-def acted_of(acted: int, row: BulkAction, total: int | None) -> str:
+def acted_of(row: BulkAction) -> str:
     """Return how many works were acted on, of how many."""
+    acted, total = figures_of(row)
     if total is None or row.status == "done":
         return number_text(acted)
     return _("%(acted)s of %(total)s") % {"acted": number_text(acted), "total": number_text(total)}
 
 
-def facts(row: BulkAction, acted: int, total: int | None, now: datetime) -> list[Fact]:
+def facts(row: BulkAction) -> list[Fact]:
     """Return the figures of a bulk action."""
-    took = max(0.0, ((row.ended_at or now) - row.created_at).total_seconds())
+    acted, total = figures_of(row)
+    took = max(0.0, ((row.ended_at or clock.now()) - row.created_at).total_seconds())
     rate = acted * 60 / took if took >= MEASURED_AFTER else None
     pace = _("as fast as workers can") if row.per_minute is None else number_text(row.per_minute)
     left = None if total is None else max(0, total - acted)

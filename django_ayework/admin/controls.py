@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, cast
 
 from django import forms
 from django.contrib import admin, messages
@@ -70,36 +70,6 @@ class Target:
         """Whether the code declares the type continuous."""
         work_type = registry.find(self.name) if self.scope == "type" else None
         return work_type is not None and work_type.settings.interval is not None
-
-
-@dataclass(frozen=True, slots=True)
-class BoardRow:
-    """A row of the board. ``fields`` are the cells of the form, None where a field does not apply."""
-
-    id: str
-    target: Target
-    state: str
-    declared: str
-    in_force: str
-    fields: Sequence[Any]
-    errors: Sequence[str]
-    may_change: bool
-    may_remove: bool
-    page_url: str | None
-
-    @property
-    def has_values(self) -> bool:
-        """Whether it is that of a type; a queue can only be paused."""
-        return self.target.scope == "type"
-
-
-class BoardTable(NamedTuple):
-    """The rows of all types, or of all queues, under headings."""
-
-    id: str
-    title: str
-    headings: Sequence[Any]
-    rows: Sequence[BoardRow]
 
 
 def decides(row: WorkControl) -> bool:
@@ -369,17 +339,18 @@ class WorkControlAdmin(QueueAdmin):
             self.board_row(request, number, target, form if target is refused else None, names)
             for number, target in enumerate(found)
         ]
-        types = [row for row in rows if row.has_values]
-        queues = [row for row in rows if not row.has_values]
+        types = [row for row in rows if row["has_values"]]
+        queues = [row for row in rows if not row["has_values"]]
         of_types = [_("type"), _("state"), *map(label_of, names), _("in force"), _("change")]
+        of_queues = [_("queue"), _("state"), _("change")]
         context = {
             "title": _("Controls"),
             "is_list": True,
             "has_form": True,
             "media": self.media["css"],
             "tables": [
-                BoardTable("types", _("Types"), of_types, types),
-                BoardTable("queues", _("Queues"), [_("queue"), _("state"), _("change")], queues),
+                {"id": "types", "title": _("Types"), "headings": of_types, "rows": types},
+                {"id": "queues", "title": _("Queues"), "headings": of_queues, "rows": queues},
             ],
             "add_url": self.address("add") if self.has_add_permission(request) else None,
         }
@@ -392,28 +363,29 @@ class WorkControlAdmin(QueueAdmin):
         target: Target,
         form: InPlaceForm | None,
         names: Sequence[str],
-    ) -> BoardRow:
-        """Return a row of the board."""
+    ) -> dict[str, Any]:
+        """Return a row of the board. ``fields`` are the cells of the form, None where one does not apply."""
         id = f"control-{number}"
         fields: list[Any] = []
         errors: list[str] = []
-        if target.scope == "type":
+        if has_values := target.scope == "type":  # a queue can only be paused
             shown = form or InPlaceForm(target=target, auto_id=f"{id}-%s")
             fields = labelled(shown, target, id, names)
             wrong = shown.errors.items()
             errors = [f"{shown.fields[name].label}: {' '.join(map(str, texts))}" for name, texts in wrong]
-        return BoardRow(
-            id=id,
-            target=target,
-            state=state_of(target),
-            declared=declared_in_words(target.scope, target.name),
-            in_force=force_in_words(target),
-            fields=fields,
-            errors=errors,
-            may_change=self.may_change(request, target),
-            may_remove=target.is_controlled and self.may_remove(request, target),
-            page_url=self.address("change", target.row.pk) if target.row is not None else None,
-        )
+        return {
+            "id": id,
+            "target": target,
+            "has_values": has_values,
+            "state": state_of(target),
+            "declared": declared_in_words(target.scope, target.name),
+            "in_force": force_in_words(target),
+            "fields": fields,
+            "errors": errors,
+            "may_change": self.may_change(request, target),
+            "may_remove": target.is_controlled and self.may_remove(request, target),
+            "page_url": self.address("change", target.row.pk) if target.row is not None else None,
+        }
 
     # The form of one control
 

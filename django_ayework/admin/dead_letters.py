@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
 from urllib.parse import urlencode
@@ -35,22 +34,6 @@ from django_ayework.store.selection import Cursor, Selection, selection_of
 
 #: Works of one page of an export: one query, and so much memory.
 EXPORT_PAGE = 500
-
-
-@dataclass(frozen=True, slots=True)
-class CauseCard:
-    """A cause as its part of the page: texts, and the addresses that the user may open."""
-
-    heading: str
-    type: str
-    reason: str
-    works: str
-    first: str
-    last: str
-    example: str
-    list_url: str
-    export_url: str
-    acts: list[tuple[str, str]]
 
 
 @admin.register(DeadLetter)
@@ -127,22 +110,22 @@ class DeadLetterAdmin(WorkAdmin):
         }
         return self.framed(request, "causes.html", context)
 
-    def card(self, cause: Cause, request: HttpRequest, links: Links) -> CauseCard:
-        """Return a cause as its part of the page."""
+    def card(self, cause: Cause, request: HttpRequest, links: Links) -> dict[str, Any]:
+        """Return a cause as its part of the page: texts, and the addresses that the user may open."""
         filter = {"type": cause.type, "reason": cause.reason, "cause": cause.cause}
         now, query = clock.now(), urlencode(filter)
-        return CauseCard(
-            heading=pages.printable(normalised(cause.error)) or _("no error was kept"),
-            type=pages.type_name(cause.type),
-            reason=lists.reason(Work(reason=cause.reason)),
-            works=f"{number_text(cause.counted)}+" if cause.is_capped else number_text(cause.works),
-            first=pages.moment(cause.first, now),
-            last=pages.moment(cause.last, now),
-            example=links.work(cause.example, pages.short(cause.example)),
-            list_url=f"{self.address('list')}?{query}",
-            export_url=f"{self.address('export')}?{query}",
-            acts=self.acts_on(cause, filter, request, links),
-        )
+        return {
+            "heading": pages.printable(normalised(cause.error)) or _("no error was kept"),
+            "type": pages.type_name(cause.type),
+            "reason": lists.reason(Work(reason=cause.reason)),
+            "works": f"{number_text(cause.counted)}+" if cause.is_capped else number_text(cause.works),
+            "first": pages.moment(cause.first, now),
+            "last": pages.moment(cause.last, now),
+            "example": links.work(cause.example, pages.short(cause.example)),
+            "list_url": f"{self.address('list')}?{query}",
+            "export_url": f"{self.address('export')}?{query}",
+            "acts": self.acts_on(cause, filter, request, links),
+        }
 
     def acts_on(
         self, cause: Cause, filter: Mapping[str, str], request: HttpRequest, links: Links

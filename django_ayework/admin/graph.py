@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -17,7 +17,7 @@ from django.utils.translation import ngettext
 
 from django_ayework.admin import lists, pages
 from django_ayework.admin.pages import Fact, Links, Section, Table, in_words, seen_works
-from django_ayework.flow.drawing import LABELS, SHAPES, Addresses, Drawing, Unfolding, draw, fitting, look_of
+from django_ayework.flow.drawing import LABELS, SHAPES, Addresses, Unfolding, draw, fitting, look_of
 from django_ayework.flow.graph import Held, Workflow, hold_up, is_over, standing_sentence
 from django_ayework.models import Group, Work
 from django_ayework.rules.explain import Explanation
@@ -33,41 +33,8 @@ GRAPH_SCRIPT = Script("django_ayework/graph.js", type="module")
 STEPS, NAMED = 100, 20
 
 
-@dataclass(frozen=True, slots=True)
-class HeldUp:
-    """A work that holds a workflow up: how, since when, and why."""
-
-    how: str
-    work: str
-    type: str
-    status: str
-    since: str
-    reasons: Sequence[str]
-    alike: str
-
-
-@dataclass(frozen=True, slots=True)
-class More:
-    """Works that hold a workflow up and are not named: how many, and where they are listed."""
-
-    text: str
-    address: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class GraphPart:
-    """The parts of a page that show a workflow."""
-
-    standing: str
-    is_over: bool
-    held: Sequence[HeldUp]
-    more: Sequence[More]
-    drawing: Drawing
-    path: str
-
-
-def graph_part(workflow: Workflow, links: Links) -> GraphPart:
-    """Return what the page of a group shows of its workflow.
+def graph_part(workflow: Workflow, links: Links) -> dict[str, Any]:
+    """Return the template variables by which the page of a group shows its workflow.
 
     Reasons may quote errors. They are left out for works that the admin of works hides.
     """
@@ -82,14 +49,14 @@ def graph_part(workflow: Workflow, links: Links) -> GraphPart:
         addresses(workflow, links),
         unfolding(links.request),
     )
-    return GraphPart(
-        standing=standing_sentence(workflow),
-        is_over=is_over(workflow),
-        held=[held_up(member, held, links) for member in held.holding.members],
-        more=more(workflow, held, links),
-        drawing=drawing,
-        path=path_text(path),
-    )
+    return {
+        "standing": standing_sentence(workflow),
+        "is_over": is_over(workflow),
+        "held": [held_up(member, held, links) for member in held.holding.members],
+        "more": more(workflow, held, links),
+        "drawing": drawing,
+        "path": path_text(path),
+    }
 
 
 def addresses(workflow: Workflow, links: Links) -> Addresses:
@@ -117,19 +84,19 @@ def unfolding(request: HttpRequest) -> Unfolding:
 # What holds it up
 
 
-def held_up(member: Member, held: Held, links: Links) -> HeldUp:
-    """Return a work that holds a workflow up."""
+def held_up(member: Member, held: Held, links: Links) -> dict[str, Any]:
+    """Return a work that holds a workflow up: how, since when, and why."""
     since = {Status.DEAD: member.ended_at, Status.RUNNING: member.started_at}
     explanation: Explanation | None = held.reasons.get(member.id)
-    return HeldUp(
-        how=how_it_holds(member),
-        work=links.work(member.id),
-        type=pages.type_name(member.type),
-        status=lists.status(member.status),
-        since=pages.moment(since.get(Status(member.status), member.run_at), clock.now()),
-        reasons=[in_words(reason.text) for reason in explanation.reasons] if explanation else [],
-        alike=alike(held.holding.alike.get(member.id, 0)),
-    )
+    return {
+        "how": how_it_holds(member),
+        "work": links.work(member.id),
+        "type": pages.type_name(member.type),
+        "status": lists.status(member.status),
+        "since": pages.moment(since.get(Status(member.status), member.run_at), clock.now()),
+        "reasons": [in_words(reason.text) for reason in explanation.reasons] if explanation else [],
+        "alike": alike(held.holding.alike.get(member.id, 0)),
+    }
 
 
 def alike(count: int) -> str:
@@ -147,8 +114,8 @@ def how_it_holds(member: Member) -> str:
     return _("waiting since")
 
 
-def more(workflow: Workflow, held: Held, links: Links) -> list[More]:
-    """Return how many works beyond those that are named hold a workflow up."""
+def more(workflow: Workflow, held: Held, links: Links) -> list[dict[str, str | None]]:
+    """Return how many works beyond those that are named hold a workflow up, and where they are listed."""
     found = held.holding
     dead = len(found.dead) + sum(found.alike.values())
     named = (dead, len(found.running), len(found.waiting))
@@ -159,7 +126,7 @@ def more(workflow: Workflow, held: Held, links: Links) -> list[More]:
         (waiting, None, ngettext("%(count)d more waits", "%(count)d more wait", waiting)),
     ]
     return [
-        More(text % {"count": count}, listed(workflow, status, links))
+        {"text": text % {"count": count}, "address": listed(workflow, status, links)}
         for count, status, text in texts
         if count
     ]
@@ -214,7 +181,7 @@ def chain_section(work: Any, links: Links) -> list[Section]:
     shown = steps[:STEPS]
     if not shown:
         return []
-    drawn: Timeline = timeline(shown, clock.now(), work.id, lambda id: links.address(Work, "change", id))
+    drawn = timeline(shown, clock.now(), work.id, lambda id: links.address(Work, "change", id))
     picture = render_to_string("admin/django_ayework/chain_timeline.html", {"timeline": drawn})
     table = Table(
         [_("step"), _("work"), _("type"), _("status"), _("waited"), _("ran")],
@@ -244,40 +211,10 @@ WIDTH, TEXTS, STEP, SCALE = 720, 230, 24, 24
 LEAST, FITS = 2.0, 26
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """One step: for how long it waited, and for how long it ran."""
-
-    y: int
-    status: str
-    shape: str
-    text: str
-    title: str
-    address: str | None
-    is_current: bool
-    waited_from: float
-    waited: float
-    ran_from: float
-    ran: float
-
-
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """The steps of a chain between two moments."""
-
-    width: int
-    height: int
-    left: int
-    title: str
-    start: str
-    end: str
-    bars: tuple[Bar, ...]
-
-
 def timeline(
     steps: Sequence[WorkRow], now: datetime, current: str, address_of: Callable[[str], str | None]
-) -> Timeline:
-    """Return the picture of the steps of a chain; there is at least one."""
+) -> dict[str, Any]:
+    """Return the template variables of the picture of a chain's steps; there is at least one."""
     start = min(step.queued_at for step in steps)
     end = max([start, *(step.ended_at or now for step in steps)])
     whole = max((end - start).total_seconds(), 0.001)
@@ -286,45 +223,38 @@ def timeline(
         share = min(max((at - start).total_seconds() / whole, 0.0), 1.0)
         return round(TEXTS + share * (WIDTH - TEXTS - 8), 1)
 
-    bars = tuple(bar(step, number, now, current, place, address_of) for number, step in enumerate(steps))
-    return Timeline(
-        width=WIDTH,
-        height=SCALE + STEP * len(bars) + 4,
-        left=TEXTS,
-        title=_("Steps of the chain %(id)s") % {"id": steps[0].chain},
-        start=f"{localtime(start):%H:%M:%S}",
-        end=f"{localtime(end):%H:%M:%S} (+{duration((end - start).total_seconds())})",
-        bars=bars,
-    )
+    return {
+        "width": WIDTH,
+        "height": SCALE + STEP * len(steps) + 4,
+        "left": TEXTS,
+        "title": _("Steps of the chain %(id)s") % {"id": steps[0].chain},
+        "start": f"{localtime(start):%H:%M:%S}",
+        "end": f"{localtime(end):%H:%M:%S} (+{duration((end - start).total_seconds())})",
+        "bars": [
+            {"y": SCALE + STEP * number, "address": address_of(step.id), "is_current": step.id == current}
+            | bar(step, now, place)
+            for number, step in enumerate(steps)
+        ],
+    }
 
 
-def bar(
-    step: WorkRow,
-    number: int,
-    now: datetime,
-    current: str,
-    place: Callable[[datetime], float],
-    address_of: Callable[[str], str | None],
-) -> Bar:
-    """Return one step of the picture."""
+def bar(step: WorkRow, now: datetime, place: Callable[[datetime], float]) -> dict[str, Any]:
+    """Return one step of the picture: for how long it waited, and for how long it ran."""
     ended = step.ended_at or now
     started = min(step.started_at or ended, ended)
     waited_from, ran_from, ran_to = place(step.queued_at), place(started), place(ended)
     status = look_of(step.status)
     label = LABELS.get(step.status, step.status)
-    return Bar(
-        y=SCALE + STEP * number,
-        status=status,
-        shape=SHAPES[status],
-        text=fitting(f"{step.chain_index}. {step.type}", FITS, keep_end=False),
-        title=f"{step.chain_index}. {step.type}: {label}, {spans(step, now)}",
-        address=address_of(step.id),
-        is_current=step.id == current,
-        waited_from=waited_from,
-        waited=max(ran_from - waited_from, 0.0),
-        ran_from=ran_from,
-        ran=max(ran_to - ran_from, LEAST) if step.started_at else 0.0,
-    )
+    return {
+        "status": status,
+        "shape": SHAPES[status],
+        "text": fitting(f"{step.chain_index}. {step.type}", FITS, keep_end=False),
+        "title": f"{step.chain_index}. {step.type}: {label}, {spans(step, now)}",
+        "waited_from": waited_from,
+        "waited": max(ran_from - waited_from, 0.0),
+        "ran_from": ran_from,
+        "ran": max(ran_to - ran_from, LEAST) if step.started_at else 0.0,
+    }
 
 
 def spans(step: WorkRow, now: datetime) -> str:

@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 from django_ayework import fragments
 from django_ayework.admin import lists
 from django_ayework.admin.controls import decide, label_of
-from django_ayework.admin.overview_tables import Board, Control, board
+from django_ayework.admin.overview_tables import Control, board
 from django_ayework.admin.pages import Links, admin_of
 from django_ayework.admin.refusals import refused
 from django_ayework.define.options import MAX_INTEGER, check_queue
@@ -75,7 +75,7 @@ class OverviewAdmin(lists.ReadOnlyAdmin):
         }
         return self.framed(request, "overview.html", context)
 
-    def board(self, request: HttpRequest) -> Board:
+    def board(self, request: HttpRequest) -> dict[str, Any]:
         """Return what the page shows, with the buttons that the user may press."""
         controls = {(row.scope, row.name): row for row in rows(WorkControl).all()}
 

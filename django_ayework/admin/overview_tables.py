@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
+from typing import Any
 from urllib.parse import urlencode
 
 from django.utils.html import format_html
@@ -138,58 +139,23 @@ class Table:
         return any(row.control is not None for row in self.rows)
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """A problem as it is shown: its sentence, its remedy, where to look, and its button."""
-
-    code: str
-    text: str
-    remedy: str
-    link: str = ""
-    control: Control | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """A chart under a title, with its figures in words and the times along it."""
-
-    title: str
-    drawing: str
-    summary: str
-    times: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Board:
-    """Everything that the page shows; ``announced`` is read out when it has changed."""
-
-    is_well: bool
-    announced: str
-    headline: Statement
-    others: Sequence[Statement]
-    tables: Sequence[Table]
-    charts: Sequence[Chart]
-    dead: str
-    dead_url: str | None
-
-
-def board(seen: Overview, links: Links, control: Controls) -> Board:
-    """Return what the page shows for one user."""
-    return Board(
-        is_well=seen.headline.code is ProblemCode.ALL_WELL and not is_of_the_dead(seen.headline),
-        announced=announced(seen.headline),
-        headline=statement(seen.headline, links, control),
-        others=[statement(problem, links, control) for problem in seen.problems[1:]],
-        tables=[
+def board(seen: Overview, links: Links, control: Controls) -> dict[str, Any]:
+    """Return what the page shows for one user; ``announced`` is read out when it has changed."""
+    return {
+        "is_well": seen.headline.code is ProblemCode.ALL_WELL and not is_of_the_dead(seen.headline),
+        "announced": announced(seen.headline),
+        "headline": statement(seen.headline, links, control),
+        "others": [statement(problem, links, control) for problem in seen.problems[1:]],
+        "tables": [
             types_table(seen, links, control),
             queues_table(seen, links, control),
             workers_table(seen, links),
             schedules_table(seen, links),
         ],
-        charts=[chart(_("The last hour"), seen.hour), chart(_("The last day"), seen.day)],
-        dead=bounded(seen.dead, seen.dead_capped),
-        dead_url=links.address(DeadLetter, "changelist"),
-    )
+        "charts": [chart(_("The last hour"), seen.hour), chart(_("The last day"), seen.day)],
+        "dead": bounded(seen.dead, seen.dead_capped),
+        "dead_url": links.address(DeadLetter, "changelist"),
+    }
 
 
 # Problems
@@ -207,15 +173,14 @@ def is_of_the_dead(problem: Problem) -> bool:
     return problem.code is ProblemCode.ALL_WELL and bool(problem.remedy)
 
 
-def statement(problem: Problem, links: Links, control: Controls) -> Statement:
-    """Return a problem as it is shown."""
-    return Statement(
-        code=problem.code.value,
-        text=in_words(problem.text).replace(GATE_TYPE, pages.type_name(GATE_TYPE)),
-        remedy=in_words(problem.remedy),
-        link=link_of(problem, links, control),
-        control=control(problem.kind, problem.name) if problem.code in MENDED_IN_PLACE else None,
-    )
+def statement(problem: Problem, links: Links, control: Controls) -> dict[str, Any]:
+    """Return a problem as it is shown: its sentence, its remedy, where to look, and its button."""
+    return {
+        "text": in_words(problem.text).replace(GATE_TYPE, pages.type_name(GATE_TYPE)),
+        "remedy": in_words(problem.remedy),
+        "link": link_of(problem, links, control),
+        "control": control(problem.kind, problem.name) if problem.code in MENDED_IN_PLACE else None,
+    }
 
 
 def link_of(problem: Problem, links: Links, control: Controls) -> str:
@@ -432,6 +397,11 @@ def schedule_row(schedule: ScheduleFigures, links: Links, now: datetime) -> Row:
 # Charts
 
 
-def chart(title: str, periods: Sequence[Period]) -> Chart:
-    """Return a chart of periods."""
-    return Chart(title, charts.chart(periods), charts.summary(periods), charts.axis(periods))
+def chart(title: str, periods: Sequence[Period]) -> dict[str, Any]:
+    """Return a chart of periods under a title, with its figures in words and the times along it."""
+    return {
+        "title": title,
+        "drawing": charts.chart(periods),
+        "summary": charts.summary(periods),
+        "times": charts.axis(periods),
+    }

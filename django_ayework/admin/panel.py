@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from django.contrib import admin
 from django.db.models import Model, QuerySet
@@ -28,6 +27,9 @@ if TYPE_CHECKING:
 else:
     BaseAdmin = object
 
+#: The template variables of a work of the panel.
+Row: TypeAlias = dict[str, Any]
+
 #: The acts that have a button for each work of the panel.
 OFFERED = frozenset({"retry", "cancel"})
 #: The columns that a panel reads: no inputs, no results, and the beginning of an error.
@@ -35,18 +37,6 @@ COLUMNS = (
     "id", "type", "status", "reason", "attempt", "queue", "progress", "worker", "group_id", "unit",
     "queued_at", "run_at", "started_at", "ended_at",
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class PanelRow:
-    """A work of the panel: its cells as HTML or text, and its buttons."""
-
-    link: str
-    type: str
-    status: str
-    why: str
-    queued: str
-    buttons: Sequence[Shown]
 
 
 class WorkPanel(BaseAdmin):
@@ -86,7 +76,7 @@ def base_template(names: Any) -> Any:
     return select_template(found).template
 
 
-def works_about(obj: Model, site: Any, request: HttpRequest, number: int) -> list[PanelRow] | None:
+def works_about(obj: Model, site: Any, request: HttpRequest, number: int) -> list[Row] | None:
     """Return the last works about an object, the newest first; None for users who may not look at works."""
     links = Links(site, request)
     if not links.may_view(Work):
@@ -113,19 +103,19 @@ def tallies_of(ids: Sequence[str]) -> dict[str, tuple[int, int]]:
     return {id: (succeeded, total) for id, succeeded, total in found}
 
 
-def panel_row(work: Any, tallies: Mapping[str, tuple[int, int]], work_admin: Any, links: Links) -> PanelRow:
-    """Return a work as a row of the panel."""
+def panel_row(work: Any, tallies: Mapping[str, tuple[int, int]], work_admin: Any, links: Links) -> Row:
+    """Return a work as a row of the panel: its cells as HTML or text, and its buttons."""
     buttons: Sequence[Shown] = ()
     if isinstance(work_admin, ButtonsAdmin):
         buttons = [each for each in work_admin.shown_buttons(links.request, work) if each.name in OFFERED]
-    return PanelRow(
-        link=links.short_work(work.pk),
-        type=work.type,
-        status=lists.status(work.status),
-        why=why(work, tallies),
-        queued=pages.moment(work.queued_at, clock.now()),
-        buttons=buttons,
-    )
+    return {
+        "link": links.short_work(work.pk),
+        "type": work.type,
+        "status": lists.status(work.status),
+        "why": why(work, tallies),
+        "queued": pages.moment(work.queued_at, clock.now()),
+        "buttons": buttons,
+    }
 
 
 # Why a work stands as it does, in one sentence

@@ -34,16 +34,6 @@ class Span:
         return f"{self.label}: {duration(max((self.end - self.start).total_seconds(), 0))}"
 
 
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """A span as a rectangle."""
-
-    kind: str
-    text: str
-    x: str
-    width: str
-
-
 def spans_of(work: Work, attempts: Sequence[Attempt], now: datetime) -> list[Span]:
     """Return the spans of a work from its queueing to its end, or to now; attempts come in their order."""
     spans: list[Span] = []
@@ -98,7 +88,7 @@ def attempt_label(attempt: Attempt) -> str:
     return _("attempt %(number)d %(outcome)s") % {"number": attempt.number, "outcome": outcome}
 
 
-def drawn(spans: Sequence[Span]) -> list[Drawn]:
+def drawn(spans: Sequence[Span]) -> list[dict[str, str]]:
     """Return spans as rectangles to scale; one that would not be seen has the least width."""
     start = min(span.start for span in spans)
     whole = max(max(span.end for span in spans) - start, timedelta(microseconds=1))
@@ -106,7 +96,7 @@ def drawn(spans: Sequence[Span]) -> list[Drawn]:
     for span in spans:
         x = (span.start - start) / whole * (WIDTH - LEAST)
         width = max((span.end - span.start) / whole * (WIDTH - LEAST), LEAST)
-        found.append(Drawn(span.kind, span.text, f"{x:.1f}", f"{width:.1f}"))
+        found.append({"kind": span.kind, "text": span.text, "x": f"{x:.1f}", "width": f"{width:.1f}"})
     return found
 
 

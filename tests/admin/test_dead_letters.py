@@ -1,6 +1,7 @@
 """Dead letters by cause, and bulk actions: asked, created, watched, stopped, resumed."""
 
 import json
+from types import SimpleNamespace
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -42,7 +43,7 @@ def cards(operator):
     def cards(client=operator):
         response = client.get(address(CAUSES))
         assert response.status_code == 200
-        return list(response.context["causes"])
+        return [SimpleNamespace(**card) for card in response.context["causes"]]
 
     return cards
 

@@ -152,7 +152,7 @@ def test_the_timeline_shows_each_wait_and_attempt_to_scale():
         "waited for a retry: 30 s",
         "success: 20 s",
     ]
-    widths = [float(rectangle.width) for rectangle in drawn(spans)]
+    widths = [float(rectangle["width"]) for rectangle in drawn(spans)]
     assert widths[1] == pytest.approx(2 * widths[0], rel=0.01)
     assert sum(widths) <= 720
 
