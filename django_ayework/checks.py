@@ -337,7 +337,7 @@ def check_database(
         return
     # A settlement must see, in a later statement, what others committed meanwhile.
     if (wrong := wrong_isolation(connection)) is not None:
-        yield Error(wrong.text, hint=wrong.hint, id="ayework.E007")
+        yield Error(wrong.text, hint=wrong.remedy, id="ayework.E007")
     if not connection.features.has_select_for_update_skip_locked:
         yield Error(
             f"The database {alias!r} is too old: it does not know SKIP LOCKED.",

@@ -20,9 +20,9 @@ from django_ayework.flow.maintenance import ends_of_unneeded, overdue_types
 from django_ayework.flow.overview import overview
 from django_ayework.flow.startup_checks import (
     in_one_line,
-    obstacle_to_use,
     project_version,
     refusal_of_writes,
+    state_of_database,
     wrong_isolation,
 )
 from django_ayework.models import WorkerProcess
@@ -31,14 +31,13 @@ from django_ayework.ports.pubsub.base import Listening, PubSub, connections_of, 
 from django_ayework.ports.queue import PoppedId, Queue, get_queue
 from django_ayework.rules import diagnosis as judge
 from django_ayework.rules import server_diagnosis as judge_server
-from django_ayework.rules.diagnosis import Ahead, Diagnosis, LateSchedule, Reuse, Unpruned
+from django_ayework.rules.diagnosis import Diagnosis, Level, Unpruned
 from django_ayework.rules.formatting import error_text
 from django_ayework.rules.health import Budget
 from django_ayework.rules.notifications import DUE
 from django_ayework.store import backlog
 from django_ayework.store import diagnosis as tables
 from django_ayework.store.database import (
-    alias,
     atomic,
     clock,
     connection,
@@ -48,7 +47,7 @@ from django_ayework.store.database import (
 )
 from django_ayework.store.diagnosis import mysql, postgresql, sqlite
 from django_ayework.store.lanes import Lane
-from django_ayework.store.sessions import engine_session, name_of_server, pool_size
+from django_ayework.store.sessions import engine_session, pool_size
 
 #: Lanes whose claims are explained; other works that are looked at for their types; works that are counted.
 MOST_LANES, MOST_WORKS, MOST_COUNTED = 20, 10_000, 10_000
@@ -70,10 +69,9 @@ Check = Callable[[], Diagnosis | Iterable[Diagnosis]]
 @sync_only
 def diagnose() -> Iterator[Diagnosis]:
     """Yield the findings of all checks; only one if the database does not answer or lacks migrations."""
-    if obstacle := obstacle_to_use():
-        yield judge.judged("database", *obstacle, fails=True)
+    yield (found := state_of_database())
+    if found.level is Level.PROBLEM:
         return
-    yield judge.judged("database", f"The database {alias()!r} answers: {name_of_server()}.")
     clock.synchronise()
     for name, check in (*CHECKS.items(), *CHECKS_OF_SERVER[connection().vendor].items()):
         yield from carried_out(name, check)
@@ -117,11 +115,11 @@ def check_types() -> Diagnosis:
 def check_schedules() -> Diagnosis:
     """Find the schedules that are due and were not fired."""
     now = clock.now()
-    late = [
-        LateSchedule(row.name, (now - row.due_at).total_seconds())
+    late = {
+        row.name: (now - row.due_at).total_seconds()
         for row in backlog.schedules_due(MOST_SCHEDULES)
         if row.due_at is not None
-    ]
+    }
     return judge.of_schedules(late, tables.number_of_schedules())
 
 
@@ -130,7 +128,7 @@ def check_retention() -> Diagnosis:
     now, found = clock.now(), list[Unpruned]()
     for status, type, before in overdue_types(now):
         if ends := ends_of_unneeded(status, type, before, MOST_COUNTED):
-            found.append(Unpruned(status, type, len(ends), (before - ends[0]).total_seconds()))
+            found.append(Unpruned(type, len(ends), (before - ends[0]).total_seconds()))
     return judge.of_retention(found, MOST_COUNTED)
 
 
@@ -153,7 +151,7 @@ def check_clocks() -> Diagnosis:
     there = database_now()
     here = before + (datetime.now(UTC) - before) / 2
     ahead = [
-        Ahead(worker.name or worker.id, (worker.seen_at - there).total_seconds())
+        (worker.name or worker.id, (worker.seen_at - there).total_seconds())
         for worker in live()
         if worker.seen_at > there
     ]
@@ -216,34 +214,14 @@ def delivered(queue: Queue) -> Diagnosis:
     return judge.of_delivery(type(queue).__name__, seconds, error)
 
 
-def check_writes() -> Diagnosis:
-    """Look whether the account may write rows of the queue's tables, and the server takes them."""
-    return judge.of_writes(refusal_of_writes())
-
-
-def check_isolation() -> Diagnosis:
-    """Look at the isolation level of the project's sessions."""
-    wrong = wrong_isolation(connection())
-    if wrong is not None:
-        return judge.judged("isolation", wrong.text, wrong.hint, fails=True)
-    return judge.judged("isolation", "Transactions see what others have committed.")
-
-
 def check_reuse() -> Diagnosis:
     """Look at how connections are kept between works."""
     options: Any = connection().settings_dict
     idle = {"postgresql": postgresql.idle_limit, "mysql": mysql.idle_limit}.get(connection().vendor)
     if idle is None:
         return judge.not_applicable("connection_reuse", "SQLite has no server to connect to.")
-    return judge.of_reuse(
-        Reuse(
-            options["CONN_MAX_AGE"],
-            options["CONN_HEALTH_CHECKS"],
-            pool_size(),
-            get_settings().concurrency,
-            idle(),
-        )
-    )
+    kept = options["CONN_MAX_AGE"], options["CONN_HEALTH_CHECKS"], pool_size()
+    return judge.of_reuse(*kept, get_settings().concurrency, idle())
 
 
 def check_claims() -> Diagnosis:
@@ -286,9 +264,12 @@ CHECKS: dict[str, Check] = {
     "clocks": check_clocks,
     "wake_ups": check_wakeups,
     "delivery": check_delivery,
-    "writes": check_writes,
-    "isolation": check_isolation,
-    "driver": lambda: judge_server.of_driver(tables.driver()),
+    "writes": lambda: judge.of_writes(refusal_of_writes()),
+    "isolation": lambda: (
+        wrong_isolation(connection())
+        or judge.judged("isolation", "Transactions see what others have committed.")
+    ),
+    "driver": lambda: judge_server.of_driver(*tables.driver()),
     "connection_reuse": check_reuse,
     "claims": check_claims,
     "indexes": check_indexes,
@@ -322,21 +303,21 @@ CHECKS_OF_SERVER: dict[str, dict[str, Check]] = {
         ),
         "dead_rows": lambda: judge_server.of_dead_rows(postgresql.table_rows(), postgresql.vacuums()),
         "index_bloat": lambda: judge_server.of_index_bloat(postgresql.index_sizes()),
-        "connections": lambda: judge.of_connections(postgresql.connections(needed_connections())),
-        "session_limits": lambda: judge_server.of_limits(postgresql.session_limits()),
+        "connections": lambda: judge.of_connections(*postgresql.connections(), needed_connections()),
+        "session_limits": lambda: judge_server.of_limits(*postgresql.session_limits()),
         **missing_here(("server_settings", "integrity"), "PostgreSQL"),
     },
     "mysql": {
         "transactions": lambda: judge_server.of_transactions(mysql.oldest_transaction()),
         "dead_rows": lambda: judge_server.of_history(mysql.history_length()),
-        "connections": lambda: judge.of_connections(mysql.connections(needed_connections())),
-        "session_limits": lambda: judge_server.of_limits(mysql.session_limits()),
-        "server_settings": lambda: judge_server.of_mysql_settings(mysql.settings()),
+        "connections": lambda: judge.of_connections(*mysql.connections(), needed_connections()),
+        "session_limits": lambda: judge_server.of_limits(*mysql.session_limits()),
+        "server_settings": lambda: judge_server.of_mysql_settings(**mysql.settings()),
         **missing_here(("holders", "index_bloat", "integrity"), "MariaDB or MySQL"),
     },
     "sqlite": {
-        "dead_rows": lambda: judge_server.of_pages(sqlite.pages()),
-        "server_settings": lambda: judge_server.of_sqlite_settings(sqlite.settings()),
+        "dead_rows": lambda: judge_server.of_pages(*sqlite.pages()),
+        "server_settings": lambda: judge_server.of_sqlite_settings(**sqlite.settings()),
         "integrity": check_integrity,
         **missing_here(("transactions", "holders", "index_bloat", "connections", "session_limits"), "SQLite"),
     },

@@ -8,8 +8,6 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +23,7 @@ from django_ayework.documentation import documented
 from django_ayework.errors import did_you_mean
 from django_ayework.flow.hooks import report
 from django_ayework.flow.payloads import DEFAULT_QUEUE
-from django_ayework.rules.diagnosis import GIVE_RIGHTS
+from django_ayework.rules.diagnosis import GIVE_RIGHTS, Diagnosis, Level, judged, of_writes
 from django_ayework.rules.formatting import sentence
 from django_ayework.rules.health import Budget
 from django_ayework.store.database import alias, connection, in_transaction, is_contention
@@ -56,58 +54,39 @@ PASSED_OVER = frozenset({"migrations", "conftest", "tests", "test", "testing"})
 # The database
 
 
-class Severity(StrEnum):
-    """The effect of a finding on the start of a worker."""
+def findings(queues: Sequence[str], types: Sequence[str], budget: Budget) -> Iterator[Diagnosis]:
+    """Check everything that a worker of these queues and types needs; stop if the database is not ready.
 
-    OK = "ok"
-    NOTE = "note"
-    PROBLEM = "problem"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of one check."""
-
-    severity: Severity
-    text: str
-
-
-def findings(queues: Sequence[str], types: Sequence[str], budget: Budget) -> Iterator[Finding]:
-    """Check everything that a worker of these queues and types needs; stop if the database is not ready."""
-    if obstacle := obstacle_to_use():
-        yield Finding(Severity.PROBLEM, f"{obstacle.text} {obstacle.remedy}")
+    What keeps a worker from running is a problem; a warning is worth a note.
+    """
+    yield (found := state_of_database())
+    if found.level is Level.PROBLEM:
         return
-    yield Finding(Severity.OK, f"the database {alias()!r} answers: {name_of_server()}")
-    yield Finding(Severity.OK, "all migrations are applied")
-    if refusal := refusal_of_writes():
-        yield Finding(Severity.PROBLEM, f"the tables of the queue cannot be written: {refusal}")
+    yield judged("database", "all migrations are applied")
+    yield of_writes(refusal_of_writes())
     for module, why in registry.failed.items():
         text = f"the module {module}, which declares tasks, could not be imported: {why}"
-        yield Finding(Severity.PROBLEM, text)
+        yield judged("tasks", text, fails=True)
     yield from findings_on_connections(budget)
     yield from findings_on_queues(queues, types)
 
 
-class Obstacle(NamedTuple):
-    """What keeps workers and commands from the database, and what to do, in sentences."""
-
-    text: str
-    remedy: str
-
-
-def obstacle_to_use() -> Obstacle | None:
-    """Return whether the database does not answer, refuses a statement, or lacks migrations or tables."""
+def state_of_database() -> Diagnosis:
+    """Return whether the database answers, refuses a statement, or lacks migrations or tables."""
     try:
-        name_of_server()
+        server = name_of_server()
     except Error as error:
         text = f"The database {alias()!r} does not answer: {sentence(in_one_line(error))}"
-        return Obstacle(text, f"Check that its server runs, and DATABASES[{alias()!r}] in the settings.")
+        remedy = f"Check that its server runs, and DATABASES[{alias()!r}] in the settings."
+        return judged("database", text, remedy, fails=True)
     try:
         lack, _, command = text_of_lack().partition(". Run: ")
     except Error as error:
-        return Obstacle(text_of_refusal(error), GIVE_RIGHTS)
-    text = f"The database {alias()!r} is not ready: {sentence(lack)}"
-    return Obstacle(text, f"Run: {command}") if lack else None
+        return judged("database", text_of_refusal(error), GIVE_RIGHTS, fails=True)
+    if lack:
+        text = f"The database {alias()!r} is not ready: {sentence(lack)}"
+        return judged("database", text, f"Run: {command}", fails=True)
+    return judged("database", f"The database {alias()!r} answers: {server}.")
 
 
 def text_of_refusal(error: Error) -> str:
@@ -152,24 +131,19 @@ def refusal_of_writes() -> str:
     return ""
 
 
-class WrongIsolation(NamedTuple):
-    """A sentence about a wrong isolation level, and a hint on what to do."""
-
-    text: str
-    hint: str
-
-
-def wrong_isolation(database: BaseDatabaseWrapper) -> WrongIsolation | None:
+def wrong_isolation(database: BaseDatabaseWrapper) -> Diagnosis | None:
     """Return a problem unless the isolation level of a database is READ COMMITTED."""
     wrong = [level for level in isolation_levels(database) if level != "read committed"]
     if not wrong:
         return None
-    return WrongIsolation(
+    return judged(
+        "isolation",
         f"The database {database.alias!r} isolates transactions as {wrong[0]!r}; "
         "waiting works could be missed.",
         "Remove isolation_level from OPTIONS, or set it to READ COMMITTED. On PostgreSQL, reset "
         "default_transaction_isolation where it is set: for the role, the database or the server. Or give "
         'the queue an alias of its own and name it in AYEWORK["DATABASE"].',
+        fails=True,
     )
 
 
@@ -184,7 +158,7 @@ def require_usable_database() -> None:
         )
     if (wrong := wrong_isolation(connection())) is not None:
         raise documented(
-            ImproperlyConfigured(f"{wrong.text} {wrong.hint} (ayework.E007)"), "isolation-too-strict"
+            ImproperlyConfigured(f"{wrong.text} {wrong.remedy} (ayework.E007)"), "isolation-too-strict"
         )
 
 
@@ -196,8 +170,9 @@ def text_of_trouble(error: Error) -> str | None:
     if in_transaction():
         return None
     connection().close()
-    obstacle = obstacle_to_use()
-    return f"{obstacle.text} {obstacle.remedy}" if obstacle else text_of_refusal(error)
+    found = state_of_database()
+    is_found = found.level is Level.PROBLEM
+    return f"{found.text} {found.remedy}" if is_found else text_of_refusal(error)
 
 
 def project_version() -> str:
@@ -210,14 +185,14 @@ def project_version() -> str:
         return ""
 
 
-def findings_on_connections(budget: Budget) -> Iterator[Finding]:
+def findings_on_connections(budget: Budget) -> Iterator[Diagnosis]:
     """Check that the server and the pool have enough connections for the workers."""
     limit, pool = most_connections(), pool_size()
     if limit is not None and budget.most > limit:
         text = f"the server takes {limit} connections of everybody, fewer than these workers may use"
-        yield Finding(Severity.NOTE, text)
+        yield judged("connections", text, warns=True)
     if pool is not None and pool < budget.concurrency:
-        yield Finding(Severity.NOTE, text_of_small_pool(pool, budget.concurrency))
+        yield judged("connections", text_of_small_pool(pool, budget.concurrency), warns=True)
 
 
 def text_of_small_pool(pool: int, concurrency: int) -> str:
@@ -249,21 +224,22 @@ def hints_on_queues(queues: Sequence[str]) -> list[str]:
     return [f"No type of work uses the queue {queue!r}.{hint}" for queue, hint in hints.items() if hint]
 
 
-def findings_on_queues(queues: Sequence[str], types: Sequence[str]) -> Iterator[Finding]:
+def findings_on_queues(queues: Sequence[str], types: Sequence[str]) -> Iterator[Diagnosis]:
     """Check that works come to these queues: by default of a type, or because some are queued there."""
     uses = queues_of_types()
     known = sorted({*known_queues(), *(lane.queue for lane in lanes_with_work())})
     for queue in queues:
         if queue in known:
-            yield Finding(Severity.OK, f"the queue {queue!r} is known")
+            yield judged("queues", f"the queue {queue!r} is known")
         elif hint := did_you_mean(queue, known):
-            yield Finding(Severity.PROBLEM, f"no type of work uses the queue {queue!r}.{hint}")
+            yield judged("queues", f"no type of work uses the queue {queue!r}.{hint}", fails=True)
         else:
-            yield Finding(Severity.NOTE, f"only works queued with queue={queue!r} will come to that queue")
+            text = f"only works queued with queue={queue!r} will come to that queue"
+            yield judged("queues", text, warns=True)
     for type in types if queues else ():
         if uses[type] not in queues:
             text = f"works of the type {type!r} go to the queue {uses[type]!r}, which is not served"
-            yield Finding(Severity.NOTE, text)
+            yield judged("queues", text, warns=True)
 
 
 # Modules that nothing imports: their works are found in the source, without running it

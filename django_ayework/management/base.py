@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final
 
-from django.core.checks import CheckMessage, run_checks
+from django.core.checks import ERROR, run_checks
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper
 from django.core.serializers.json import DjangoJSONEncoder
@@ -24,11 +24,14 @@ from django_ayework.documentation import documented, refused_as, text_with_notes
 from django_ayework.errors import AyeworkError, did_you_mean
 from django_ayework.flow.startup_checks import text_of_trouble
 from django_ayework.rules.codec.text import has_surrogates
+from django_ayework.rules.diagnosis import Diagnosis, judged
 from django_ayework.rules.formatting import counted
 from django_ayework.store.database import alias
 
 #: An option in the help of a command, or in a message of argparse; without its dashes, which are all alike.
 OPTION: Final = re.compile(r"--([a-z][\w-]*)")
+#: The check whose remedies, the hints of system checks, name an entry already.
+SYSTEM_CHECKS: Final = "system_checks"
 
 
 def refused(code: str, text: str) -> CommandError:
@@ -221,10 +224,19 @@ def flag(option: str) -> str:
     return f"--{option.replace('_', '-')}"
 
 
-def own_checks() -> list[CheckMessage]:
+def system_checks() -> list[Diagnosis]:
     """Run the system checks of this app, those of the database included; return what they find."""
-    found = run_checks(databases=[alias()])
-    return [message for message in found if str(message.id).startswith("ayework.")]
+    messages = [each for each in run_checks(databases=[alias()]) if str(each.id).startswith("ayework.")]
+    return [
+        judged(
+            SYSTEM_CHECKS,
+            f"{message.msg} ({message.id})",
+            message.hint or "See the reference of system checks.",
+            warns=True,
+            fails=message.level >= ERROR,
+        )
+        for message in messages
+    ] or [judged(SYSTEM_CHECKS, "The system checks of django_ayework find nothing.")]
 
 
 def hints_on_type(type: str | None) -> list[str]:

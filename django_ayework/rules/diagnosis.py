@@ -56,6 +56,12 @@ def judged(check: str, text: str, remedy: str = "", *, warns: bool = False, fail
     return Diagnosis(check, Level.PROBLEM if fails else Level.WARNING, text, remedy)
 
 
+def worst(found: Iterable[Diagnosis]) -> Level:
+    """Return the worst level of all findings."""
+    levels = {each.level for each in found}
+    return next((level for level in (Level.PROBLEM, Level.WARNING) if level in levels), Level.OK)
+
+
 def not_applicable(check: str, text: str) -> Diagnosis:
     """Return that a check has nothing to look at here."""
     return Diagnosis(check, Level.NOT_APPLICABLE, text)
@@ -130,31 +136,25 @@ def of_types(unknown: Sequence[str], known: Sequence[str]) -> Diagnosis:
     return judged("types", text, remedy, fails=True)
 
 
-class LateSchedule(NamedTuple):
-    """A schedule that is due, and for how many seconds it has been."""
+def of_schedules(late: Mapping[str, float], number: int) -> Diagnosis:
+    """Judge the schedules that are due and were not fired, by name and for how many seconds.
 
-    name: str
-    seconds: float
-
-
-def of_schedules(late: Sequence[LateSchedule], number: int) -> Diagnosis:
-    """Judge the schedules that are due and were not fired; ``number`` is how many schedules there are."""
-    behind = [each for each in late if each.seconds > BEHIND_FOR]
+    ``number`` is how many schedules there are.
+    """
+    behind = {name: seconds for name, seconds in late.items() if seconds > BEHIND_FOR}
     if not behind:
         return judged("schedules", f"{counted(number, 'schedule')}, none of them behind.")
-    longest = max(each.seconds for each in behind)
     text = (
-        f"{counted(len(behind), 'schedule')} of {number} not fired, the longest for {duration(longest)}: "
-        f"{few([each.name for each in behind])}."
+        f"{counted(len(behind), 'schedule')} of {number} not fired, the longest for "
+        f"{duration(max(behind.values()))}: {few([*behind])}."
     )
     remedy = "Start a worker without --no-scheduler, or ayework_scheduler, with the code that declares them."
     return judged("schedules", text, remedy, fails=True)
 
 
 class Unpruned(NamedTuple):
-    """Ended works of a status and a type that outlive their retention: how many, and for how many seconds."""
+    """Ended works of a type that outlive their retention: how many, and for how many seconds."""
 
-    status: str
     type: str
     number: int
     seconds: float
@@ -189,25 +189,21 @@ def of_versions(versions: Iterable[str], own: str) -> Diagnosis:
 # Clocks
 
 
-class Ahead(NamedTuple):
-    """A worker whose last heartbeat is in the future, by so many seconds."""
+def of_clocks(skew: float, ahead: Sequence[tuple[str, float]]) -> Diagnosis:
+    """Judge the clocks: ``skew`` is by how many seconds this machine's clock is ahead of the database's.
 
-    worker: str
-    seconds: float
-
-
-def of_clocks(skew: float, ahead: Sequence[Ahead]) -> Diagnosis:
-    """Judge the clocks: ``skew`` is by how many seconds this machine's clock is ahead of the database's."""
-    fast = [each for each in ahead if each.seconds > SKEW]
+    ``ahead`` has the workers whose last heartbeat is in the future, each with by how many seconds.
+    """
+    fast = [(worker, seconds) for worker, seconds in ahead if seconds > SKEW]
     way = "ahead of" if skew > 0 else "behind"
     text = f"The clock of this machine is {duration(abs(skew))} {way} that of the database."
     if fast:
-        text += f" Heartbeats from the future: {few([each.worker for each in fast])}."
+        text += f" Heartbeats from the future: {few([worker for worker, _ in fast])}."
     remedy = (
         "Synchronise the clocks of the machines (NTP). The engine goes by the database's clock; log records "
         "and your own code go by the machine's."
     )
-    worst = max([abs(skew), *(each.seconds for each in fast)])
+    worst = max([abs(skew), *(seconds for _, seconds in fast)])
     return judged("clocks", text, remedy, warns=worst > SKEW, fails=worst > LARGE_SKEW)
 
 
@@ -240,57 +236,42 @@ def of_delivery(kind: str, seconds: float | None, error: str) -> Diagnosis:
     return judged("delivery", text, remedy, fails=True)
 
 
-class Connections(NamedTuple):
-    """Connections: in use, at most; how many the live workers need together; and what has this limit."""
+def of_connections(used: int, most: int, holder: str, needed: int) -> Diagnosis:
+    """Judge the connections of the server, or of a role or a database with a limit of its own.
 
-    used: int
-    most: int
-    needed: int
-    holder: str = "the server"
-
-
-def of_connections(found: Connections) -> Diagnosis:
-    """Judge the connections of the server, or of a role or a database with a limit of its own."""
-    part = found.used / max(1, found.most)
+    ``holder`` is what has the limit ``most``; ``needed`` is how many the live workers need together.
+    """
+    part = used / max(1, most)
     text = (
-        f"{found.used} of {found.most} connections of {found.holder} are in use ({part:.0%}); the live "
-        f"workers need up to {found.needed}."
+        f"{used} of {most} connections of {holder} are in use ({part:.0%}); the live workers need up to "
+        f"{needed}."
     )
-    limit = "max_connections" if found.holder == "the server" else f"CONNECTION LIMIT of {found.holder}"
+    limit = "max_connections" if holder == "the server" else f"CONNECTION LIMIT of {holder}"
     remedy = f"Raise {limit}, run fewer workers or slots, or put a pooler before the server."
-    return judged(
-        "connections", text, remedy, warns=part > BUSY or found.needed > found.most, fails=part > FULL
-    )
+    return judged("connections", text, remedy, warns=part > BUSY or needed > most, fails=part > FULL)
 
 
-class Reuse(NamedTuple):
-    """How the project keeps connections: Django's settings, and the size of its pool."""
+def of_reuse(
+    max_age: float | None, health_checks: bool, pool: int | None, concurrency: int, ends: float | None
+) -> Diagnosis:
+    """Judge how connections of handlers are kept between works, by Django's settings and its pool.
 
-    max_age: float | None
-    health_checks: bool
-    pool: int | None
-    concurrency: int
-    #: Seconds after which the server ends an idle session; None: never.
-    server_ends_after: float | None = None
-
-
-def of_reuse(found: Reuse) -> Diagnosis:
-    """Judge how connections of handlers are kept between works."""
-    if found.pool is not None:
-        text = f"Django's pool has {found.pool} connections for {found.concurrency} slots."
-        remedy = f"Set OPTIONS['pool'] = {{'max_size': {found.concurrency}}}: a worker runs no more works."
-        return judged("connection_reuse", text, remedy, warns=found.pool < found.concurrency)
-    if found.max_age == 0:
+    ``ends`` are seconds after which the server ends an idle session; None: never.
+    """
+    if pool is not None:
+        text = f"Django's pool has {pool} connections for {concurrency} slots."
+        remedy = f"Set OPTIONS['pool'] = {{'max_size': {concurrency}}}: a worker runs no more works."
+        return judged("connection_reuse", text, remedy, warns=pool < concurrency)
+    if max_age == 0:
         remedy = "Set CONN_MAX_AGE = 600 and CONN_HEALTH_CHECKS = True in the settings of the workers."
         text = "CONN_MAX_AGE is 0, so each work that queries opens a connection of its own."
         return judged("connection_reuse", text, remedy, warns=True)
-    age = "for good" if found.max_age is None else f"for {duration(found.max_age)}"
-    ends = found.server_ends_after
-    text = f"Connections are kept {age}, {'with' if found.health_checks else 'without'} health checks."
-    if ends is not None and (found.max_age is None or found.max_age > ends):
+    age = "for good" if max_age is None else f"for {duration(max_age)}"
+    text = f"Connections are kept {age}, {'with' if health_checks else 'without'} health checks."
+    if ends is not None and (max_age is None or max_age > ends):
         text += f" The server ends idle sessions after {duration(ends)}."
     remedy = "Set CONN_HEALTH_CHECKS = True, so that a connection that the server has ended is replaced."
-    return judged("connection_reuse", text, remedy, warns=not found.health_checks)
+    return judged("connection_reuse", text, remedy, warns=not health_checks)
 
 
 def of_plans(plans: Mapping[str, str], are_large: bool) -> Diagnosis:

@@ -152,74 +152,49 @@ def of_history(length: int) -> Diagnosis:
     return judged("dead_rows", text, remedy, warns=length > LONG_HISTORY, fails=length > VERY_LONG_HISTORY)
 
 
-class FilePages(NamedTuple):
-    """Sizes of SQLite's file in bytes: the file, its free pages, and its write-ahead log."""
-
-    size: int
-    free: int
-    log: int
-
-
-def of_pages(found: FilePages) -> Diagnosis:
-    """Judge the free pages and the write-ahead log of SQLite."""
+def of_pages(size: int, free: int, log: int) -> Diagnosis:
+    """Judge the sizes in bytes of SQLite's file, of its free pages, and of its write-ahead log."""
     text = (
-        f"The file has {megabytes(found.size)}, {megabytes(found.free)} of it free; the write-ahead log has "
-        f"{megabytes(found.log)}."
+        f"The file has {megabytes(size)}, {megabytes(free)} of it free; the write-ahead log has "
+        f"{megabytes(log)}."
     )
-    is_empty = found.size > SMALL and found.free > found.size * WASTE
+    is_empty = size > SMALL and free > size * WASTE
     remedy = (
         "A large log means that a read transaction stays open somewhere: find and end it. To give free pages "
         "back, run VACUUM while no worker runs."
     )
-    return judged("dead_rows", text, remedy, warns=is_empty or found.log > MUCH_WAL)
+    return judged("dead_rows", text, remedy, warns=is_empty or log > MUCH_WAL)
 
 
 # Settings of sessions and of the server
 
 
-class SessionLimits(NamedTuple):
-    """Seconds after which the server ends something in the project's sessions; 0: never."""
+def of_limits(statement: float, lock: float, idle: float) -> Diagnosis:
+    """Judge the bounds of the project's own sessions in seconds, 0 for none.
 
-    statement: float
-    lock: float
-    idle_in_transaction: float
-
-
-def of_limits(found: SessionLimits) -> Diagnosis:
-    """Judge the bounds of the project's own sessions; the engine sets those of its sessions itself."""
-    names = ("statement", "lock", "idle in transaction")
-    parts = [
-        f"{name}: {duration(each) if each else 'no bound'}" for name, each in zip(names, found, strict=True)
-    ]
+    The engine sets those of its sessions itself.
+    """
+    bounds = {"statement": statement, "lock": lock, "idle in transaction": idle}
+    parts = [f"{name}: {duration(bound) if bound else 'no bound'}" for name, bound in bounds.items()]
     remedy = (
         "Bound transactions that were forgotten: idle_in_transaction_session_timeout on PostgreSQL, "
         "idle_transaction_timeout on MariaDB; see the guide on deployment, sessions of the project."
     )
     text = f"Bounds of the project's sessions: {', '.join(parts)}."
-    return judged("session_limits", text, remedy, warns=not found.idle_in_transaction)
+    return judged("session_limits", text, remedy, warns=not idle)
 
 
-class MySQLSettings(NamedTuple):
-    """The buffer pool and our tables in bytes; the SQL mode; the character set; what limits statements."""
-
-    buffer_pool: int
-    tables: int
-    sql_mode: str
-    charset: str
-    safe_updates: bool = False
-    select_limit: int = UNLIMITED_ROWS
-
-
-def of_mysql_settings(found: MySQLSettings) -> Diagnosis:
-    """Judge settings of MariaDB or MySQL."""
-    is_strict = "STRICT_" in found.sql_mode
-    is_small = found.buffer_pool < found.tables
-    is_wide = found.charset == "utf8mb4"
-    is_limited = found.safe_updates or found.select_limit < UNLIMITED_ROWS
+def of_mysql_settings(
+    buffer_pool: int, tables: int, sql_mode: str, charset: str, safe_updates: bool, select_limit: int
+) -> Diagnosis:
+    """Judge settings of MariaDB or MySQL. The buffer pool and our tables are in bytes."""
+    is_strict = "STRICT_" in sql_mode
+    is_small = buffer_pool < tables
+    is_wide = charset == "utf8mb4"
+    is_limited = safe_updates or select_limit < UNLIMITED_ROWS
     text = (
-        f"The buffer pool has {megabytes(found.buffer_pool)} for {megabytes(found.tables)} of the queue's "
-        f"tables; the SQL mode is {'strict' if is_strict else 'not strict'}; the connection's character set "
-        f"is {found.charset}."
+        f"The buffer pool has {megabytes(buffer_pool)} for {megabytes(tables)} of the queue's tables; the "
+        f"SQL mode is {'strict' if is_strict else 'not strict'}; the connection's character set is {charset}."
     )
     if is_limited:
         text += " sql_safe_updates or sql_select_limit is set."
@@ -238,23 +213,19 @@ def of_mysql_settings(found: MySQLSettings) -> Diagnosis:
     return judged("server_settings", text, remedy, warns=is_small, fails=fails)
 
 
-class SQLiteSettings(NamedTuple):
-    """The journal mode, milliseconds of the busy timeout, and the type of the file system; "" if unknown."""
+def of_sqlite_settings(
+    journal_mode: str, busy_timeout: int, file_system: str, is_in_memory: bool
+) -> Diagnosis:
+    """Judge how SQLite is set up, and on which type of file system its file is; "" if unknown.
 
-    journal_mode: str
-    busy_timeout: int
-    file_system: str
-    is_in_memory: bool = False
-
-
-def of_sqlite_settings(found: SQLiteSettings) -> Diagnosis:
-    """Judge how SQLite is set up, and where its file is."""
-    is_remote = found.file_system.startswith(REMOTE)
-    is_wal = found.is_in_memory or found.journal_mode == "wal"
-    is_hasty = found.busy_timeout < SHORT_BUSY
+    The busy timeout is in milliseconds.
+    """
+    is_remote = file_system.startswith(REMOTE)
+    is_wal = is_in_memory or journal_mode == "wal"
+    is_hasty = busy_timeout < SHORT_BUSY
     text = (
-        f"The journal mode is {found.journal_mode}, the busy timeout {duration(found.busy_timeout / 1000)}, "
-        f"the file system {found.file_system or 'not known'}."
+        f"The journal mode is {journal_mode}, the busy timeout {duration(busy_timeout / 1000)}, the file "
+        f"system {file_system or 'not known'}."
     )
     remedies = (
         ("Move the file to a local disk: locks do not hold on a network file system.", is_remote),
@@ -276,21 +247,13 @@ def of_integrity(errors: Sequence[str] | None, seconds: float) -> Diagnosis:
     return judged("integrity", f"The file is damaged: {few(errors)}.", remedy, fails=True)
 
 
-class Driver(NamedTuple):
-    """The module of the driver, its version if it has one of its own, and the version of the database."""
-
-    module: str
-    version: str
-    server: str
-
-
-def of_driver(found: Driver) -> Diagnosis:
-    """Judge the driver."""
-    text = f"{found.server}, by {found.module}{found.version and f' {found.version}'}."
+def of_driver(module: str, version: str, server: str) -> Diagnosis:
+    """Judge the driver by its module; its version is empty if it has none of its own."""
+    text = f"{server}, by {module}{version and f' {version}'}."
     remedies = {
         "psycopg2": "Install psycopg 3 (django-ayework[postgres]): the engine prepares statements and copies "
         "rows by it.",
         "pymysql": "Install mysqlclient (django-ayework[mysql]): it is what the project is tested with.",
     }
-    remedy = remedies.get(found.module.lower(), "")
+    remedy = remedies.get(module.lower(), "")
     return judged("driver", text, remedy, warns=bool(remedy))

@@ -184,8 +184,12 @@ def test_all_is_well(django_assert_max_num_queries):
         + ("", ", 1 for watching for new works", ", 1 for receiving wake-ups, 1 for sending many")[WAKEUPS],
     ]
     server = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}.get(connection.vendor, connection.display_name)
-    answers = f"the database 'default' answers: {server}"
-    assert findings(lines, "ok") == [answers, "all migrations are applied"]
+    assert findings(lines, "ok") == [
+        f"The database 'default' answers: {server}.",
+        "all migrations are applied",
+        "The tables of the queue can be written.",
+        "The system checks of django_ayework find nothing.",
+    ]
     assert not findings(lines, "problem")
 
 
@@ -237,7 +241,7 @@ def refusing() -> list[str]:
     raise ProgrammingError("permission denied\nfor table django_migrations")
 
 
-E001 = f"See {entry_url('checks', 'ayework.E001')} (ayework.E001)"
+E001 = f"See {entry_url('checks', 'ayework.E001')}"
 
 
 @pytest.mark.parametrize(
@@ -253,9 +257,11 @@ E001 = f"See {entry_url('checks', 'ayework.E001')} (ayework.E001)"
          "The database 'default' has refused a statement: permission denied for table django_migrations. "
          "Give the account of the database its rights: see the guide on security, database accounts."),
         ("try_writes", refusing, {},
-         "the tables of the queue cannot be written: permission denied for table django_migrations"),
+         "The tables of the queue cannot be written: permission denied for table django_migrations. "
+         "If the server or the file is read-only, make it writable. "
+         "Give the account of the database its rights: see the guide on security, database accounts."),
         ("most_connections", lambda: None, {"CONCURENCY": 5},
-         f"AYEWORK has the unknown key 'CONCURENCY'. Did you mean 'CONCURRENCY'? {E001}"),
+         f"AYEWORK has the unknown key 'CONCURENCY'. (ayework.E001) Did you mean 'CONCURRENCY'? {E001}"),
     ],
     ids=["migrations", "no answer", "refusal", "no writes", "system checks"],
 )  # fmt: skip

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
-
-from django.core.checks import ERROR
 
 from django_ayework.define.types import registry
 from django_ayework.documentation import see
 from django_ayework.flow.diagnosis import diagnose
-from django_ayework.management.base import JSONCommand, own_checks
-from django_ayework.rules.diagnosis import Diagnosis, Level, judged
+from django_ayework.management.base import SYSTEM_CHECKS, JSONCommand, system_checks
+from django_ayework.rules.diagnosis import Diagnosis, Level, worst
 from django_ayework.store.database import alias
 
 #: How a level is printed.
 WORDS = {Level.NOT_APPLICABLE: "n/a"}
-#: The check whose remedies, the hints of system checks, name an entry already.
-SYSTEM_CHECKS = "system_checks"
 
 
 class Command(JSONCommand):
@@ -46,23 +42,6 @@ class Command(JSONCommand):
         )
         if level is Level.PROBLEM:
             sys.exit(1)
-
-
-def system_checks() -> Iterator[Diagnosis]:
-    """Return what the system checks of this app find."""
-    messages = own_checks()
-    for message in messages:
-        text = f"{message.msg} ({message.id})"
-        remedy = message.hint or "See the reference of system checks."
-        yield judged(SYSTEM_CHECKS, text, remedy, warns=True, fails=message.level >= ERROR)
-    if not messages:
-        yield judged(SYSTEM_CHECKS, "The system checks of django_ayework find nothing.")
-
-
-def worst(found: Sequence[Diagnosis]) -> Level:
-    """Return the worst level of all findings."""
-    levels = {each.level for each in found}
-    return next((level for level in (Level.PROBLEM, Level.WARNING) if level in levels), Level.OK)
 
 
 def lines_of(finding: Diagnosis) -> list[str]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
-from django.core.checks import ERROR
 from django.core.management.base import CommandError, CommandParser
 
 from django_ayework.compat import is_reloaded
@@ -18,18 +17,19 @@ from django_ayework.conf import get_settings
 from django_ayework.define.types import registry
 from django_ayework.documentation import refused_as, text_with_notes
 from django_ayework.errors import UnknownWorkType
-from django_ayework.flow.startup_checks import Finding, Severity, findings, hints_on_queues
+from django_ayework.flow.startup_checks import findings, hints_on_queues
 from django_ayework.management.base import (
     DatabaseCommand,
     flag,
     listed,
     log_named,
-    own_checks,
     refused,
     show_engine_log,
+    system_checks,
 )
 from django_ayework.ports.pubsub import get_pubsub
 from django_ayework.ports.pubsub.base import connections_of
+from django_ayework.rules.diagnosis import Level, worst
 from django_ayework.rules.formatting import counted
 from django_ayework.rules.health import Budget
 from django_ayework.store.database import alias
@@ -55,6 +55,8 @@ Server = TypeVar("Server", bound=HttpServer)
 
 NUMBERS = ("concurrency", "processes", "max_works", "max_memory")
 LONGEST_NAME = 64
+#: How --check prints a warning: the worker starts nevertheless.
+WORDS = {Level.WARNING: "note"}
 #: Where the pages of health and metrics are served unless the command line says otherwise.
 LOOPBACK = "127.0.0.1"
 #: Options that contradict --reload.
@@ -332,10 +334,11 @@ def check_worker(chosen: WorkerOptions, say: Callable[[str], None]) -> int:
     say("\n".join(budget_lines(budget)))
     say("Configuration:")
     found = list(findings(chosen.queues, chosen.types, budget))
-    found += system_checks() if not problems(found) else []
+    found += system_checks() if worst(found) is not Level.PROBLEM else []
     for finding in found:
-        say(f"  {finding.severity:<8} {finding.text}")
-    return int(problems(found))
+        word = WORDS.get(finding.level, finding.level.value)
+        say(f"  {word:<8} {finding.text} {finding.remedy}".rstrip())
+    return int(worst(found) is Level.PROBLEM)
 
 
 def budget_lines(budget: Budget) -> list[str]:
@@ -349,16 +352,3 @@ def budget_lines(budget: Budget) -> list[str]:
     if budget.most > budget.usual:
         lines.append(f"  at most {budget.most} while all of them are being replaced")
     return lines
-
-
-def system_checks() -> Iterator[Finding]:
-    """Return what the system checks of this app find."""
-    for message in own_checks():
-        severity = Severity.PROBLEM if message.level >= ERROR else Severity.NOTE
-        hint = f" {message.hint}" if message.hint else ""
-        yield Finding(severity, f"{message.msg}{hint} ({message.id})")
-
-
-def problems(found: list[Finding]) -> bool:
-    """Tell whether a finding is a problem."""
-    return any(finding.severity is Severity.PROBLEM for finding in found)

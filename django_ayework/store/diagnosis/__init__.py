@@ -12,7 +12,6 @@ from django.db.models import Model
 
 from django_ayework import models
 from django_ayework.models import Schedule, Work
-from django_ayework.rules.server_diagnosis import Driver
 from django_ayework.store import backlog
 from django_ayework.store.database import atomic, connection, dialect, fetch, rows, run
 from django_ayework.store.lanes import FIRST_OF_LANE, Lane
@@ -80,15 +79,15 @@ def number_of_schedules() -> int:
     return rows(Schedule).filter(enabled=True).count()
 
 
-def driver() -> Driver:
-    """Return the driver of the connection, and the database with its version."""
+def driver() -> tuple[str, str, str]:
+    """Return the driver of the connection, its version if it has one, and the database with its version."""
     database: Any = connection()
     module = database.Database
     version = getattr(module, "__version__", "")
     if not version and database.vendor == "mysql":  # that of sqlite3 is Python's own
         version = dotted(module.version_info)
     server = dotted(database.get_database_version())
-    return Driver(module.__name__, str(version).split(" ")[0], f"{database.display_name} {server}")
+    return module.__name__, str(version).split(" ")[0], f"{database.display_name} {server}"
 
 
 def dotted(version: Iterable[object]) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from django_ayework.rules.diagnosis import Connections
-from django_ayework.rules.server_diagnosis import MySQLSettings, OpenTransaction, SessionLimits
+from typing import Any
+
+from django_ayework.rules.server_diagnosis import OpenTransaction
 from django_ayework.store.database import connection, fetch
 from django_ayework.store.diagnosis import NAMES
 
@@ -43,23 +44,29 @@ def oldest_transaction() -> OpenTransaction | None:
     return None
 
 
-def connections(needed: int) -> Connections:
-    """Return the connections of the server, and how many there may be; ``needed`` is handed on."""
-    used = int(fetch(CONNECTIONS, ())[0][1])
-    return Connections(used, int(fetch("SELECT @@max_connections", ())[0][0]), needed)
+def connections() -> tuple[int, int, str]:
+    """Return the connections of the server, how many there may be, and what bounds them."""
+    used, most = fetch(CONNECTIONS, ())[0][1], fetch("SELECT @@max_connections", ())[0][0]
+    return int(used), int(most), "the server"
 
 
-def settings() -> MySQLSettings:
+def settings() -> dict[str, Any]:
     """Return settings of the server and of this session, with the size of the engine's tables."""
     [(pool, mode, charset, is_safe, most)] = fetch(SETTINGS, ())
-    tables = int(fetch(SIZE, NAMES)[0][0])
-    return MySQLSettings(int(pool), tables, str(mode), str(charset), bool(is_safe), int(most))
+    return {
+        "buffer_pool": int(pool),
+        "tables": int(fetch(SIZE, NAMES)[0][0]),
+        "sql_mode": str(mode),
+        "charset": str(charset),
+        "safe_updates": bool(is_safe),
+        "select_limit": int(most),
+    }
 
 
-def session_limits() -> SessionLimits:
-    """Return the bounds of this session, in seconds."""
+def session_limits() -> list[float]:
+    """Return the bounds of this session for statements, locks and idle transactions, in seconds."""
     is_mariadb = getattr(connection(), "mysql_is_mariadb", False)
-    return SessionLimits(*map(float, fetch(LIMITS_OF_MARIADB if is_mariadb else LIMITS_OF_MYSQL, ())[0]))
+    return [*map(float, fetch(LIMITS_OF_MARIADB if is_mariadb else LIMITS_OF_MYSQL, ())[0])]
 
 
 def idle_limit() -> float:

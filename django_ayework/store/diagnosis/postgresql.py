@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from django_ayework.rules.diagnosis import Connections
-from django_ayework.rules.server_diagnosis import (
-    IndexSize,
-    OpenTransaction,
-    SessionLimits,
-    TableRows,
-    VacuumBlocker,
-)
+from django_ayework.rules.server_diagnosis import IndexSize, OpenTransaction, TableRows, VacuumBlocker
 from django_ayework.store.database import fetch
 from django_ayework.store.diagnosis import NAMES
 from django_ayework.store.dialects import array_text
@@ -146,15 +139,15 @@ def invalid_indexes() -> list[str]:
     return [name for (name,) in fetch(INVALID, (array_text(NAMES),))]
 
 
-def connections(needed: int) -> Connections:
-    """Return the connections of clients, and how many there may be; ``needed`` is handed on."""
+def connections() -> tuple[int, int, str]:
+    """Return the connections of clients, how many there may be, and what bounds them."""
     [(used, most, holder)] = fetch(CONNECTIONS, ())
-    return Connections(used, most, needed, holder)
+    return used, most, holder
 
 
-def session_limits() -> SessionLimits:
-    """Return the bounds of this session, in seconds."""
-    return SessionLimits(*(number / 1000 for (number,) in fetch(LIMITS, ())))
+def session_limits() -> list[float]:
+    """Return the bounds of this session for statements, locks and idle transactions, in seconds."""
+    return [number / 1000 for (number,) in fetch(LIMITS, ())]
 
 
 def idle_limit() -> float | None:

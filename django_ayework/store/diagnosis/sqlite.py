@@ -9,7 +9,6 @@ from typing import Any
 
 from django.db import OperationalError
 
-from django_ayework.rules.server_diagnosis import FilePages, SQLiteSettings
 from django_ayework.store.database import connection, database_file, fetch
 
 #: Steps of SQLite's virtual machine between two looks at the time.
@@ -18,23 +17,22 @@ STEPS = 10_000
 ERRORS = 5
 
 
-def settings() -> SQLiteSettings:
+def settings() -> dict[str, Any]:
     """Return the settings of this connection, and the type of the file system."""
     file = database_file()
-    return SQLiteSettings(
-        str(pragma("journal_mode")), int(pragma("busy_timeout")), file_system(file), is_in_memory=file is None
-    )
+    return {
+        "journal_mode": str(pragma("journal_mode")),
+        "busy_timeout": int(pragma("busy_timeout")),
+        "file_system": file_system(file),
+        "is_in_memory": file is None,
+    }
 
 
-def pages() -> FilePages:
+def pages() -> tuple[int, int, int]:
     """Return the size of the file, of its free pages, and of its write-ahead log."""
-    size = int(pragma("page_size"))
-    log = Path(f"{database_file()}-wal")
-    return FilePages(
-        int(pragma("page_count")) * size,
-        int(pragma("freelist_count")) * size,
-        log.stat().st_size if log.exists() else 0,
-    )
+    size, log = int(pragma("page_size")), Path(f"{database_file()}-wal")
+    of_log = log.stat().st_size if log.exists() else 0
+    return int(pragma("page_count")) * size, int(pragma("freelist_count")) * size, of_log
 
 
 def quick_check(seconds: float) -> list[str] | None:
