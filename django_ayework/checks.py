@@ -31,7 +31,7 @@ from django_ayework.conf import (
 )
 from django_ayework.define.options import HOOKS
 from django_ayework.define.schedules import schedules
-from django_ayework.define.types import AnyWorkType, Declared, WorkType, registry
+from django_ayework.define.types import AnyWorkType, WorkType, registry
 from django_ayework.documentation import with_entry
 from django_ayework.errors import did_you_mean
 from django_ayework.flow.startup_checks import unloaded_modules, wrong_isolation
@@ -57,7 +57,7 @@ def registered(tag: str) -> Callable[[Check], Check]:
 
 @registered("ayework")
 def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
-    """E001: unknown keys. E002: unusable values. E003, E015: database unknown, or no commit. E004: naive."""
+    """E001: unknown keys. E002: unusable values. E004: naive datetimes. Then what usable settings say."""
     try:
         for key, hint in unknown_keys().items():
             yield Error(f"AYEWORK has the unknown key {key!r}.", hint=hint or None, id="ayework.E001")
@@ -68,14 +68,29 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> It
     if not django_settings.USE_TZ:
         message = "django_ayework works with aware datetimes only."
         yield Error(message, hint="Set USE_TZ = True.", id="ayework.E004")
-    if (settings := usable_settings()) is None:
-        return
-    alias = settings.database
-    if alias not in connections.settings:
-        hint = did_you_mean(str(alias), connections.settings).strip()
+    if (settings := usable_settings()) is not None:
+        for check in (check_aliases, check_durations, check_store, check_pubsub, check_time_zone):
+            yield from check(settings)
+
+
+def usable_settings() -> Settings | None:
+    """Return the settings, or None where they cannot be used, as E002 says."""
+    try:
+        return get_settings()
+    except ImproperlyConfigured:
+        return None
+
+
+def check_aliases(settings: Settings) -> Iterator[CheckMessage]:
+    """E003, E009: DATABASES does not have the alias. E015: nothing is committed there."""
+    known, alias, other = connections.settings, settings.database, settings.pubsub_database
+    if other is not None and other not in known:
+        message = f"AYEWORK['PUBSUB_DATABASE'] is {other!r}, but DATABASES has no such alias."
+        yield Error(message, hint=did_you_mean(str(other), known).strip() or None, id="ayework.E009")
+    if alias not in known:
         message = f"AYEWORK['DATABASE'] is {alias!r}, but DATABASES has no such alias."
-        yield Error(message, hint=hint or None, id="ayework.E003")
-    elif not connections.settings[alias]["AUTOCOMMIT"]:  # so that atomic() commits nothing
+        yield Error(message, hint=did_you_mean(str(alias), known).strip() or None, id="ayework.E003")
+    elif not known[alias]["AUTOCOMMIT"]:  # so that atomic() commits nothing
         yield Error(
             f"AUTOCOMMIT of the database {alias!r} is off: no outcome of a work is committed, and works run "
             "again.",
@@ -98,23 +113,12 @@ def check_settings_beside(app_configs: Sequence[AppConfig] | None, **kwargs: Any
         yield Warning(message, hint=do, id="ayework.W006")
 
 
-def usable_settings() -> Settings | None:
-    """Return the settings, or None where they cannot be used, as E002 says."""
-    try:
-        return get_settings()
-    except ImproperlyConfigured:
-        return None
-
-
 #: The part of a lease that a statement may take, so that a renewal that hangs is tried again in time.
 LEASE_PART = 2 / 3
 
 
-@registered("ayework")
-def check_durations(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
+def check_durations(settings: Settings) -> Iterator[CheckMessage]:
     """W008: a worker's own statement may take so long that leases lapse meanwhile."""
-    if (settings := usable_settings()) is None:
-        return
     longest, most = settings.statement_timeout, settings.lease * LEASE_PART
     if longest is None or longest <= most:
         return
@@ -130,11 +134,8 @@ def check_durations(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> I
 UNSHARED_CACHES = ("locmem.LocMemCache", "dummy.DummyCache", "filebased.FileBasedCache")
 
 
-@registered("ayework")
-def check_store(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
+def check_store(settings: Settings) -> Iterator[CheckMessage]:
     """W004: a Store in a cache that processes do not share. W005: ON_BACKLOG that is never called."""
-    if (settings := usable_settings()) is None:
-        return
     backend = str(django_settings.CACHES.get("default", {}).get("BACKEND", ""))
     if settings.store == "cache" and backend.endswith(UNSHARED_CACHES):
         yield Warning(
@@ -158,16 +159,8 @@ HINT_AT_REDIS = "Set it, such as to 'redis://localhost:6379/0'."
 REDIS_SCHEMES = ("redis", "rediss", "unix")
 
 
-@registered("ayework")
-def check_pubsub(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
-    """E009: no such database for PUBSUB_DATABASE. E010: PUBSUB cannot carry anything. E014: nor a queue."""
-    if (settings := usable_settings()) is None:
-        return
-    other = settings.pubsub_database
-    if other is not None and other not in connections.settings:
-        hint = did_you_mean(str(other), connections.settings).strip()
-        message = f"AYEWORK['PUBSUB_DATABASE'] is {other!r}, but DATABASES has no such alias."
-        yield Error(message, hint=hint or None, id="ayework.E009")
+def check_pubsub(settings: Settings) -> Iterator[CheckMessage]:
+    """E010: PUBSUB cannot carry anything. E014: a queue cannot deliver anything."""
     if settings.pubsub == "redis" and not settings.redis_url:
         message = "AYEWORK['PUBSUB'] is 'redis', but AYEWORK['REDIS_URL'] is not set."
         yield Error(message, hint=HINT_AT_REDIS, id="ayework.E010")
@@ -194,24 +187,19 @@ def check_pubsub(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iter
 
 
 @registered("ayework")
-def check_types(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
-    """E005: two handlers of one type name. E008: a dotted path that leads to no hook."""
-    hint = 'Give one of them another name: @work(name="...").'
-    for text in clashes_of(registry, "works"):
-        yield Error(text, hint=hint, id="ayework.E005")
-    yield from check_paths()
+def check_names(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
+    """E005: two handlers of one type name. E011: two schedules; only the one declared later would fire."""
+    for name, (first, second) in sorted(registry.clashes.items()):
+        message = f"Two works are named {name!r}: {first} and {second}."
+        yield Error(message, hint='Give one of them another name: @work(name="...").', id="ayework.E005")
+    for name, (first, second) in sorted(schedules.clashes.items()):
+        message = f"Two schedules are named {name!r}: {first} and {second}."
+        yield Error(message, hint='Give one of them another name: schedule(…, name="…").', id="ayework.E011")
 
 
-def clashes_of(declared: Declared[Any], kind: str) -> list[str]:
-    """Return a sentence about each name that was declared twice."""
-    return [
-        f"Two {kind} are named {name!r}: {first} and {second}."
-        for name, (first, second) in sorted(declared.clashes.items())
-    ]
-
-
-def check_paths() -> Iterator[CheckMessage]:
-    """Find dotted paths that cannot be imported, and hooks that do not take their arguments."""
+@registered("ayework")
+def check_paths(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
+    """E008: a dotted path that cannot be imported, or leads to a hook that does not take its arguments."""
     for work_type in sorted(registry, key=lambda work_type: work_type.name):
         settings = work_type.settings
         hooks = {name: getattr(settings, name) for name in HOOKS}
@@ -230,13 +218,6 @@ def check_paths() -> Iterator[CheckMessage]:
                     f"but {path} takes {wrong}."
                 )
                 yield Error(message, hint="Change the parameters of the function.", id="ayework.E008")
-
-
-@registered("ayework")
-def check_schedules(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """E011: two schedules have one name; only the one declared later would fire."""
-    hint = 'Give one of them another name: schedule(…, name="…").'
-    return [Error(text, hint=hint, id="ayework.E011") for text in clashes_of(schedules, "schedules")]
 
 
 @registered("ayework")
@@ -298,22 +279,19 @@ def check_unloaded(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
     ]
 
 
-@registered("ayework")
-def check_time_zone(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
+def check_time_zone(settings: Settings) -> Iterator[CheckMessage]:
     """W009: moments are stored as clocks show them, and one of two that clocks show alike is lost."""
-    settings = usable_settings()
-    if settings is None or settings.database not in connections.settings:
+    if settings.database not in connections.settings:
         return
     connection = connections[settings.database]
-    if connection.features.supports_timezones or not changes_clocks(connection.timezone):
-        return
-    yield Warning(
-        f"The database {settings.database!r} stores moments in the zone {connection.timezone_name}: when "
-        "clocks go back, leases seem to have lapsed, and works run again while they run.",
-        hint="Remove TIME_ZONE from DATABASES[...] while no work is stored, or give the queue an alias of "
-        "its own and name it in AYEWORK['DATABASE'].",
-        id="ayework.W009",
-    )
+    if not connection.features.supports_timezones and changes_clocks(connection.timezone):
+        yield Warning(
+            f"The database {settings.database!r} stores moments in the zone {connection.timezone_name}: "
+            "when clocks go back, leases seem to have lapsed, and works run again while they run.",
+            hint="Remove TIME_ZONE from DATABASES[...] while no work is stored, or give the queue an alias "
+            "of its own and name it in AYEWORK['DATABASE'].",
+            id="ayework.W009",
+        )
 
 
 def changes_clocks(zone: tzinfo | None) -> bool:

@@ -9,7 +9,7 @@ from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 from django.db import connections
 
-from django_ayework.checks import check_durations, check_settings, check_settings_beside, check_store
+from django_ayework.checks import check_settings, check_settings_beside
 from tests.architecture.sources import ROOT
 from tests.checks.hints import hint_of
 
@@ -113,20 +113,20 @@ def test_w004_a_store_in_a_cache_that_processes_do_not_share(settings, backend, 
     path = f"django.core.cache.backends.{backend}"
     settings.CACHES = {"default": {"BACKEND": path, "LOCATION": "nowhere"}}
     settings.AYEWORK = {"STORE": "cache"}
-    messages = check_store(None)
+    messages = check_settings(None)
     expected = [] if is_shared else [("ayework.W004", True)]
     assert [(message.id, path in message.msg) for message in messages] == expected
     settings.AYEWORK = {"STORE": "local"}
-    assert check_store(None) == [], "other stores do not use the cache"
+    assert check_settings(None) == [], "other stores do not use the cache"
 
 
 def test_w005_a_hook_that_is_never_called(settings):
     settings.AYEWORK = {"ON_BACKLOG": print}
-    [message] = check_store(None)
+    [message] = check_settings(None)
     assert (message.id, message.level) == ("ayework.W005", WARNING)
     assert "BACKLOG_AFTER" in message.msg
     settings.AYEWORK = {"ON_BACKLOG": print, "BACKLOG_AFTER": 60}
-    assert check_store(None) == []
+    assert check_settings(None) == []
 
 
 def test_w006_a_setting_beside_the_dictionary(settings):
@@ -153,7 +153,7 @@ def test_w006_a_setting_beside_the_dictionary(settings):
 def test_w008_a_statement_may_take_longer_than_a_lease(settings, given, advice):
     settings.AYEWORK = given
     expected = [("ayework.W008", advice)] if advice else []
-    assert [(message.id, hint_of(message)) for message in check_durations(None)] == expected
+    assert [(message.id, hint_of(message)) for message in check_settings(None)] == expected
 
 
 @pytest.mark.parametrize(("engine", "zone", "ids"), [

@@ -11,7 +11,7 @@ from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 
 from django_ayework import CronError, batch_work, dependency, schedule, work
-from django_ayework.checks import check_schedules
+from django_ayework.checks import check_names
 from django_ayework.define.schedules import DeclaredSchedule, schedules
 from django_ayework.errors import ImproperWork, InvalidOption
 from django_ayework.flow.maintenance import FIRINGS_KEPT, prune_others
@@ -129,7 +129,7 @@ def test_an_option_that_cannot_be_used_is_refused_at_once(given, error, message)
 def test_two_schedules_of_one_name_are_reported_by_a_check(second):
     schedule(name="tick", every=60, run=plain)
     declared = schedule(name="tick", every=30, run=second)
-    [message] = check_schedules(None)
+    [message] = check_names(None)
     assert (message.id, message.level) == ("ayework.E011", ERROR)
     first = f"{__name__}.plain (declared in {__name__}, line"
     assert message.msg.startswith(f"Two schedules are named 'tick': {first} ")
@@ -137,11 +137,11 @@ def test_two_schedules_of_one_name_are_reported_by_a_check(second):
     with pytest.raises(SystemCheckError, match="Two schedules are named 'tick'"):
         call_command("ayework_status", skip_checks=False)
     declared.cancel()
-    assert check_schedules(None) == []
+    assert check_names(None) == []
     for every in (60, 30):  # the same line again replaces itself
         declared = schedule(name="again", every=every, run=plain)
     assert schedules.find("again") is declared
-    assert check_schedules(None) == []
+    assert check_names(None) == []
 
 
 @pytest.mark.parametrize("decorator", [work, batch_work])
