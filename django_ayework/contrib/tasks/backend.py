@@ -103,9 +103,9 @@ class AyeworkBackend(BaseTaskBackend):
 
     def get_result(self, result_id: str) -> AnyResult:
         """Read the result of any task as it stands. Raises TaskResultDoesNotExist."""
-        from django_ayework.contrib.tasks import results
+        from django_ayework.contrib.tasks import works
 
-        return results.get_result(result_id)
+        return works.get_result(result_id)
 
     def check(self, **kwargs: Any) -> list[CheckMessage]:
         """E012: the app is not installed. E013: an option that is unknown or cannot be used."""
