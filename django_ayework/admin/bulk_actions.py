@@ -84,12 +84,8 @@ class BulkActionAdmin(ButtonsAdmin, LiveAdmin):
     To make, stop or resume one takes the permission of its act, asked without a work, and ``bulk_work``.
     """
 
-    class Media(lists.QueueAdmin.Media):
-        """The look of these pages, and the refresher."""
-
-        css = {"all": ("django_ayework/bulk.css",)}  # noqa: RUF012  # as Django spells it
-        js = (SCRIPT,)
-
+    looks = ("bulk",)
+    scripts = (SCRIPT,)
     buttons = (STOP, RESUME)
     change_form_template = "admin/django_ayework/bulk_page.html"
     live_template = "admin/django_ayework/bulk_progress.html"

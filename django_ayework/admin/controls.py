@@ -56,11 +56,6 @@ class Target:
         return self.row is not None and self.row.paused
 
     @property
-    def is_controlled(self) -> bool:
-        """Whether operators have decided anything that differs from the code."""
-        return self.row is not None and decides(self.row)
-
-    @property
     def is_known(self) -> bool:
         """Whether a type is registered in this process; a queue needs no declaration."""
         return self.scope == "queue" or registry.find(self.name) is not None
@@ -268,11 +263,7 @@ def change_text(field: str, before: Any, after: Any) -> str:
 class WorkControlAdmin(QueueAdmin):
     """The controls of types and queues. Every worker applies a change within a poll."""
 
-    class Media(QueueAdmin.Media):
-        """Looks of the board."""
-
-        css = {"all": ("django_ayework/pages.css",)}  # noqa: RUF012  # as Django spells it
-
+    looks = ("pages",)
     form = WorkControlForm
     fields: ClassVar[Any] = ("scope", "name", "paused", *OF_TYPES, declared)
     readonly_fields: ClassVar[Any] = (declared,)
@@ -383,7 +374,7 @@ class WorkControlAdmin(QueueAdmin):
             "fields": fields,
             "errors": errors,
             "may_change": self.may_change(request, target),
-            "may_remove": target.is_controlled and self.may_remove(request, target),
+            "may_remove": self.may_remove(request, target) and target.row is not None and decides(target.row),
             "page_url": self.address("change", target.row.pk) if target.row is not None else None,
         }
 

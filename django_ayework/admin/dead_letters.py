@@ -43,11 +43,7 @@ class DeadLetterAdmin(WorkAdmin):
     A work that is retried or deleted leaves both.
     """
 
-    class Media(lists.QueueAdmin.Media):
-        """The look of these pages."""
-
-        css = {"all": ("django_ayework/bulk.css",)}  # noqa: RUF012  # as Django spells it
-
+    looks = (*WorkAdmin.looks, "bulk")
     delete_permissions: tuple[str, ...] = ("django_ayework.delete_deadletter", "django_ayework.delete_work")
     lookups = frozenset({*WorkAdmin.lookups, "cause"})
     about = fixed_filter = MappingProxyType({"status": str(Status.DEAD)})
@@ -179,17 +175,8 @@ class DeadLetterAdmin(WorkAdmin):
 
 #: The columns of an exported work, besides its input.
 EXPORTED = (
-    "id",
-    "type",
-    "queue",
-    "reason",
-    "cause",
-    "error",
-    "attempt",
-    "group_id",
-    "parent_id",
-    "chain_id",
-    "unit",
+    *("id", "type", "queue", "reason", "cause", "error", "attempt"),
+    *("group_id", "parent_id", "chain_id", "unit"),
 )
 MOMENTS = ("queued_at", "started_at", "ended_at")
 

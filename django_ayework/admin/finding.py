@@ -47,6 +47,8 @@ SEARCH_HELP = gettext_lazy(
 LOOKED_AT = 10_000
 #: Queues in which pending works of a type are looked for.
 QUEUES = 100
+#: The attribute of a request for the ids that its list has found among some works.
+FOUND = "_ayework_found"
 #: The parameter of the cursor from which a list goes on.
 OLDER = "older"
 #: Filters that a walk may have to look for.
@@ -105,17 +107,6 @@ def searched(request: HttpRequest, term: str) -> Search | None:
         known = term, search_for(term)
         request._ayework_search = known  # type: ignore[attr-defined]
     return known[1]
-
-
-def note_found(request: HttpRequest, ids: Sequence[str]) -> None:
-    """Note the ids that a list has found, for its pages."""
-    request._ayework_found = ids  # type: ignore[attr-defined]
-
-
-def found_by(request: HttpRequest) -> Sequence[str] | None:
-    """Return the ids that the list of a request has found among some works; None if it looked at all."""
-    ids: Sequence[str] | None = getattr(request, "_ayework_found", None)
-    return ids
 
 
 # In which order
@@ -224,7 +215,7 @@ class WorkChangeList(lists.LightChangeList):
         self.oldest = cursor_after(self.base(start), self.walk.column, LOOKED_AT)
         if self.oldest is not None:
             found = found.filter(compared(self.walk.column, ">=", self.oldest))
-        note_found(request, ids_in_order(found, lists.COUNTED + 1))
+        setattr(request, FOUND, ids_in_order(found, lists.COUNTED + 1))
         return found
 
     @property

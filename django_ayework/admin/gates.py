@@ -145,11 +145,7 @@ class GateChangeList(lists.LightChangeList):
 class GateAdmin(WorkAdmin):
     """Gates that wait, those with a deadline first; the page of one is that of a work."""
 
-    class Media(lists.QueueAdmin.Media):
-        """Colours of this list."""
-
-        css = {"all": ("django_ayework/pages.css",)}  # noqa: RUF012  # as Django spells it
-
+    looks = (*WorkAdmin.looks, "pages")
     view_permissions: tuple[str, ...] = ("django_ayework.view_work", "django_ayework.change_work")
 
     about = MappingProxyType({"type": GATE_TYPE})

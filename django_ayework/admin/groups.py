@@ -70,12 +70,8 @@ class GroupAdmin(ButtonsAdmin, LiveAdmin):
     )
     ordering = ("-id",)
 
-    class Media:  # pyright: ignore[reportIncompatibleVariableOverride]  # a Media of its own, as Django has it
-        """The graph: its colours and its zoom; what refreshes it."""
-
-        css = {"all": ("django_ayework/pages.css", "django_ayework/graph.css")}  # noqa: RUF012
-        js = (SCRIPT, GRAPH_SCRIPT)
-
+    looks = ("pages", "graph")
+    scripts = (SCRIPT, GRAPH_SCRIPT)
     search_fields = ("id",)  # exactly; see get_search_results()
     search_help_text = gettext_lazy("The id of a group, which is the id of its first work.")
 

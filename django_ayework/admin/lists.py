@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
+from django import forms
 from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.utils import quote, unquote
@@ -242,11 +243,16 @@ def has_any(request: HttpRequest, permissions: Iterable[str]) -> bool:
 class QueueAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """Rows of the queue's database, whatever the routers say."""
 
-    class Media:
-        """Colours, for light and dark themes; the script that sends a form once."""
+    #: The looks of the pages by the names of their files, and scripts, besides those of all pages.
+    looks: ClassVar[Sequence[str]] = ()
+    scripts: ClassVar[Sequence[Any]] = ()
 
-        css = {"all": ("django_ayework/admin.css",)}  # noqa: RUF012  # as Django spells it
-        js = (Script("django_ayework/once.js", type="module"),)
+    @property
+    def media(self) -> forms.Media:
+        """Colours, for light and dark themes; the script that sends a form once."""
+        css = [f"django_ayework/{name}.css" for name in ("admin", *self.looks)]
+        once: Any = Script("django_ayework/once.js", type="module")
+        return super().media + forms.Media(css={"all": css}, js=[once, *self.scripts])
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Return the rows of the queue's database."""

@@ -42,11 +42,8 @@ class LimitForm(forms.Form):
 class OverviewAdmin(lists.ReadOnlyAdmin):
     """One page, and the address to which its buttons post. There is no table."""
 
-    class Media(lists.QueueAdmin.Media):
-        """The look of this page; the refresher."""
-
-        css = {"all": ("django_ayework/overview.css",)}  # noqa: RUF012  # as Django spells it
-        js = (fragments.SCRIPT,)
+    looks = ("overview",)
+    scripts = (fragments.SCRIPT,)
 
     def get_urls(self) -> list[URLPattern]:
         """Return the two addresses."""

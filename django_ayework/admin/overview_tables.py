@@ -185,20 +185,17 @@ def statement(problem: Problem, links: Links, control: Controls) -> dict[str, An
 
 def link_of(problem: Problem, links: Links, control: Controls) -> str:
     """Return where to look, as HTML; nothing where there is no page."""
+    address: str | None = None
+    text = ""
     if problem.code is ProblemCode.DEATHS_RISE or is_of_the_dead(problem):
-        return optional_link(links.address(DeadLetter, "changelist"), _("Dead letters"))
-    if problem.kind in ("queue", "type"):
-        return optional_link(f"#{control(problem.kind, problem.name).key}", _("Its row"))
-    if problem.kind == "worker":
-        return optional_link(links.address(WorkerProcess, "change", problem.name), _("The worker"))
-    if problem.kind == "schedule":
-        return optional_link(links.address(Schedule, "changelist"), _("Schedules"))
-    return ""
-
-
-def optional_link(address: str | None, text: str) -> str:
-    """Return a link, or nothing without an address."""
-    return "" if address is None else format_html('<a href="{}">{}</a>', address, text)
+        address, text = links.address(DeadLetter, "changelist"), _("Dead letters")
+    elif problem.kind in ("queue", "type"):
+        address, text = f"#{control(problem.kind, problem.name).key}", _("Its row")
+    elif problem.kind == "worker":
+        address, text = links.address(WorkerProcess, "change", problem.name), _("The worker")
+    elif problem.kind == "schedule":
+        address, text = links.address(Schedule, "changelist"), _("Schedules")
+    return pages.linked(address, text) if address else ""
 
 
 # Queues and types

@@ -337,15 +337,11 @@ def field_in_words(value: Any) -> str:
     return str(value)[:LONGEST]
 
 
-def change_in_words(field: Any, old: Any, new: Any) -> str:
-    """Return a change of a field as a sentence."""
-    words = {"field": field, "old": field_in_words(old), "new": field_in_words(new)}
-    return _("%(field)s: %(old)s → %(new)s.") % words
-
-
 def changed_in_words(form: Any) -> str:
     """Return a sentence for each field that a valid form has changed."""
-    return " ".join(
-        change_in_words(form.fields[name].label or name, form.initial.get(name), form.cleaned_data.get(name))
-        for name in form.changed_data
-    )
+    changes = []
+    for name in form.changed_data:
+        old, new = (field_in_words(values.get(name)) for values in (form.initial, form.cleaned_data))
+        words = {"field": form.fields[name].label or name, "old": old, "new": new}
+        changes.append(_("%(field)s: %(old)s → %(new)s.") % words)
+    return " ".join(changes)

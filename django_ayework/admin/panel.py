@@ -173,11 +173,6 @@ def of_dead(work: Any) -> str:
     )
 
 
-def of_cancelled(work: Any) -> str:
-    """Return the sentence for a work that was cancelled."""
-    return format_html(_("It was cancelled at {moment}."), moment=pages.moment(work.ended_at, clock.now()))
-
-
 SENTENCES: Mapping[str, Callable[[Any], str]] = {
     Status.BLOCKED: lambda work: _("It waits for others."),
     Status.SCHEDULED: of_scheduled,
@@ -185,5 +180,7 @@ SENTENCES: Mapping[str, Callable[[Any], str]] = {
     Status.RUNNING: of_running,
     Status.SUCCESS: of_success,
     Status.DEAD: of_dead,
-    Status.CANCELLED: of_cancelled,
+    Status.CANCELLED: lambda work: format_html(
+        _("It was cancelled at {moment}."), moment=pages.moment(work.ended_at, clock.now())
+    ),
 }

@@ -194,12 +194,6 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # which Django d
 # The page
 
 
-def schedule_page(schedule: Schedule, links: Links) -> Page:
-    """Return a schedule's page."""
-    headline = _("Schedule %(name)s") % {"name": schedule.name}
-    return Page(headline, [standing(schedule), foreseen(schedule), history(schedule, links)])
-
-
 def standing(schedule: Schedule) -> Section:
     """Return the schedule's options and its state."""
     facts = [
@@ -266,11 +260,7 @@ def firing_cells(firing: Firing, links: Links) -> list[str]:
 class ScheduleAdmin(LoggedButtonsAdmin):
     """Schedules by name. The change permission allows pausing, resuming and running them."""
 
-    class Media(lists.QueueAdmin.Media):
-        """Looks of these pages."""
-
-        css = {"all": ("django_ayework/pages.css",)}  # noqa: RUF012  # as Django spells it
-
+    looks = ("pages",)
     buttons = (RUN, PAUSE, RESUME)
     deferred = ("input",)
 
@@ -297,9 +287,12 @@ class ScheduleAdmin(LoggedButtonsAdmin):
         """Return the schedule's page, and whether there is a form above it."""
         if obj is None:
             return {"fills_in": True}
-        page = schedule_page(obj, Links(self.admin_site, request))
-        buttons = self.shown_buttons(request, obj)
-        return {"page": page, "buttons": buttons, "fills_in": self.may_change(request, obj)}
+        sections = [standing(obj), foreseen(obj), history(obj, Links(self.admin_site, request))]
+        return {
+            "page": Page(_("Schedule %(name)s") % {"name": obj.name}, sections),
+            "buttons": self.shown_buttons(request, obj),
+            "fills_in": self.may_change(request, obj),
+        }
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Schedules of schedulable types are made here; all others are declared in code."""

@@ -143,16 +143,13 @@ def standing(process: WorkerProcess) -> Section:
 def in_flight(process: WorkerProcess, links: Links) -> Section:
     """Return the works that the worker has claimed, the longest running first."""
     held = rows(Work).filter(status=Status.RUNNING, leased_until__isnull=False, worker=process.pk)
-    found = list(held.only(*WORK_COLUMNS).order_by("started_at", "id")[: SHOWN + 1])
+    found = list(held.only("id", "type", "started_at", "progress").order_by("started_at", "id")[: SHOWN + 1])
     if not found:
         return Section(_("Claimed works"), note=_("The worker has claimed no works."))
     headings = [_("work"), _("type"), _("started"), _("progress")]
     table = Table(headings, [work_cells(work, links) for work in found[:SHOWN]])
     note = _("The first %(count)d.") % {"count": SHOWN} if len(found) > SHOWN else ""
     return Section(_("Claimed works"), table=table, note=note)
-
-
-WORK_COLUMNS = ("id", "type", "started_at", "progress")
 
 
 def work_cells(work: Work, links: Links) -> list[str]:
@@ -188,12 +185,8 @@ class LifeFilter(admin.SimpleListFilter):
 class WorkerProcessAdmin(LoggedButtonsAdmin, lists.LiveAdmin):
     """Workers, the last started first. Commands need the change permission."""
 
-    class Media(lists.QueueAdmin.Media):
-        """Colours of these pages, and the script that refreshes the page of a worker."""
-
-        css = {"all": ("django_ayework/pages.css",)}  # noqa: RUF012  # as Django spells it
-        js = (fragments.SCRIPT,)
-
+    looks = ("pages",)
+    scripts = (fragments.SCRIPT,)
     buttons = (QUIET, RESUME, STOP)
     actions: Any = tuple(map(selection_of, buttons))
     change_form_template = "admin/django_ayework/buttons_page.html"

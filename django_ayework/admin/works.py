@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from django import forms
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
@@ -45,6 +44,7 @@ class WorkAdmin(EditingAdmin):
     bulk_permissions: tuple[str, ...] = ("django_ayework.bulk_work",)
     delete_permissions: tuple[str, ...] = ("django_ayework.delete_work",)
 
+    looks: ClassVar[Sequence[str]] = ("works", "graph")
     #: The condition of the rows that this admin is about.
     about: Mapping[str, str] = MappingProxyType({})
     #: Filters that the list has by itself.
@@ -78,13 +78,6 @@ class WorkAdmin(EditingAdmin):
     search_fields = ("id",)  # the columns that are searched are those of get_search_results()
     search_help_text = finding.SEARCH_HELP
 
-    @property
-    def media(self) -> Any:
-        """The look of the list, the page and the form."""
-        return super().media + forms.Media(
-            css={"all": ["django_ayework/works.css", "django_ayework/graph.css"]}
-        )
-
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Return the rows that this admin is about; override it to hide some of them from a user."""
         return super().get_queryset(request).filter(**self.about)
@@ -107,7 +100,7 @@ class WorkAdmin(EditingAdmin):
         self, request: HttpRequest, queryset: QuerySet[Any], per_page: int, *args: Any, **kwargs: Any
     ) -> Any:
         """Return the pages of the list, or of the works that a bounded search has found."""
-        ids = finding.found_by(request)
+        ids = getattr(request, finding.FOUND, None)
         if ids is None:
             return super().get_paginator(request, queryset, per_page, *args, **kwargs)
         return finding.FoundPaginator(queryset, per_page, *args, ids=ids, **kwargs)

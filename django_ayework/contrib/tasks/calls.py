@@ -91,15 +91,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 #: The options of ``@work`` that a task may have. Its queue and priority are those of ``@task``.
 SHARED = (
-    "retry",
-    "timeout",
-    "atomic",
-    "max_running",
-    "expires",
-    "interrupt",
-    "weight",
-    "retention",
-    "redact",
+    *("retry", "timeout", "atomic", "max_running", "expires"),
+    *("interrupt", "weight", "retention", "redact"),
 )
 #: Where the options are kept: on the function, as a task takes no attributes.
 MARK = "_ayework_task_options"
