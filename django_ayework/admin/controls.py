@@ -46,9 +46,14 @@ NOTHING: dict[str, Any] = {"paused": False, **dict.fromkeys(OF_TYPES)}
 class Target:
     """A type or a queue, and its control, if it has one."""
 
-    scope: Scope
+    scope: str
     name: str
     row: WorkControl | None
+
+    @property
+    def has_values(self) -> bool:
+        """Whether there is more to set than a pause: a queue can only be paused."""
+        return self.scope == "type"
 
     @property
     def is_paused(self) -> bool:
@@ -236,7 +241,7 @@ def label_of(name: str) -> Any:
     return WorkControl._meta.get_field(name).verbose_name  # type: ignore[union-attr]
 
 
-def decide(model_admin: Any, request: HttpRequest, scope: Scope, name: str, values: dict[str, Any]) -> None:
+def decide(model_admin: Any, request: HttpRequest, scope: str, name: str, values: dict[str, Any]) -> None:
     """Write a control, log it with the old values, and show what came of it."""
     before = rows(WorkControl).filter(scope=scope, name=name).first() or WorkControl()
     changed = {field: value for field, value in values.items() if value != getattr(before, field)}
@@ -245,7 +250,7 @@ def decide(model_admin: Any, request: HttpRequest, scope: Scope, name: str, valu
         return
     text = " ".join(change_text(field, getattr(before, field), value) for field, value in changed.items())
     with atomic():
-        write(scope, name, **changed)
+        write(cast("Scope", scope), name, **changed)
         model_admin.log_change(request, rows(WorkControl).get(scope=scope, name=name), text)
     messages.success(request, f"{name}: {text}")
 
@@ -330,8 +335,8 @@ class WorkControlAdmin(QueueAdmin):
             self.board_row(request, number, target, form if target is refused else None, names)
             for number, target in enumerate(found)
         ]
-        types = [row for row in rows if row["has_values"]]
-        queues = [row for row in rows if not row["has_values"]]
+        types = [row for row in rows if row["target"].has_values]
+        queues = [row for row in rows if not row["target"].has_values]
         of_types = [_("type"), _("state"), *map(label_of, names), _("in force"), _("change")]
         of_queues = [_("queue"), _("state"), _("change")]
         context = {
@@ -359,7 +364,7 @@ class WorkControlAdmin(QueueAdmin):
         id = f"control-{number}"
         fields: list[Any] = []
         errors: list[str] = []
-        if has_values := target.scope == "type":  # a queue can only be paused
+        if target.has_values:
             shown = form or InPlaceForm(target=target, auto_id=f"{id}-%s")
             fields = labelled(shown, target, id, names)
             wrong = shown.errors.items()
@@ -367,7 +372,6 @@ class WorkControlAdmin(QueueAdmin):
         return {
             "id": id,
             "target": target,
-            "has_values": has_values,
             "state": state_of(target),
             "declared": declared_in_words(target.scope, target.name),
             "in_force": force_in_words(target),

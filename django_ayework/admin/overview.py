@@ -25,7 +25,7 @@ from django_ayework.errors import AyeworkError
 from django_ayework.flow.overview import overview
 from django_ayework.models import Overview, WorkControl
 from django_ayework.store.database import rows
-from django_ayework.store.operation import Scope, is_due_or_running
+from django_ayework.store.operation import is_due_or_running
 
 #: Seconds between two refreshes of the page.
 REFRESH_EVERY = 5
@@ -101,7 +101,8 @@ class OverviewAdmin(lists.ReadOnlyAdmin):
             raise PermissionDenied
         try:
             changes = self.changes(request, scope, act)
-            decide(self, request, require_known(scope, name, row), name, changes)
+            require_known(scope, name, row)
+            decide(self, request, scope, name, changes)
         except (AyeworkError, TypeError, ValueError) as refusal:
             messages.error(request, str(refusal))
         except Error as error:
@@ -125,18 +126,15 @@ class OverviewAdmin(lists.ReadOnlyAdmin):
         return form.cleaned_data
 
 
-def require_known(scope: str, name: str, row: WorkControl | None) -> Scope:
-    """Return the scope of a control that can be made or changed.
+def require_known(scope: str, name: str, row: WorkControl | None) -> None:
+    """Raise unless this control can be made or changed.
 
     Raises UnknownWorkType for a type that is neither registered nor in use, InvalidOption for a queue that
     cannot be one.
     """
-    if scope == "queue":
-        if row is None:
-            check_queue(name, "queue")
-        return "queue"
-    if scope != "type":
+    if scope not in ("type", "queue"):
         raise BadRequest(f"expected type or queue, got: {scope!r}.")
-    if row is None and not is_due_or_running(name):
+    if row is None and scope == "queue":
+        check_queue(name, "queue")
+    elif row is None and not is_due_or_running(name):
         registry.get(name)
-    return "type"

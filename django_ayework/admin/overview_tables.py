@@ -15,10 +15,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from django_ayework.admin import charts, pages
+from django_ayework.admin.controls import Target
 from django_ayework.admin.pages import Links, badge, in_words
 from django_ayework.define.requests import GATE_TYPE
 from django_ayework.flow.overview import Overview
-from django_ayework.models import DeadLetter, Schedule, WorkControl, WorkerProcess
+from django_ayework.models import DeadLetter, Schedule, WorkerProcess
 from django_ayework.rules.figures import (
     Figures,
     Period,
@@ -54,12 +55,9 @@ MENDED_IN_PLACE = {ProblemCode.QUEUE_PAUSED, ProblemCode.TYPE_PAUSED, ProblemCod
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
-    """The buttons of a queue or a type; ``row`` is its control, if it has one."""
+class Control(Target):
+    """The buttons of a queue or a type."""
 
-    scope: str
-    name: str
-    row: WorkControl | None
     is_allowed: bool
     address: str
 
@@ -67,16 +65,6 @@ class Control:
     def key(self) -> str:
         """A short text for ids of elements, which a name need not be fit for."""
         return f"{self.scope}-{blake2b(self.name.encode(), digest_size=6).hexdigest()}"
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether nothing is claimed."""
-        return self.row is not None and self.row.paused
-
-    @property
-    def has_limits(self) -> bool:
-        """Whether there is more to set than a pause."""
-        return self.scope == "type"
 
     def posts_to(self, act: str) -> str:
         """Return the address of an act."""
