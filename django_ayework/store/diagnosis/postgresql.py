@@ -18,18 +18,18 @@ WHERE xact_start IS NOT NULL AND pid <> pg_backend_pid()
 ORDER BY xact_start LIMIT 1
 """
 PREPARED = """
-SELECT gid, EXTRACT(EPOCH FROM clock_timestamp() - prepared)
+SELECT gid, EXTRACT(EPOCH FROM clock_timestamp() - prepared)::float8, true, NULL
 FROM pg_prepared_xacts WHERE database = current_database() ORDER BY prepared LIMIT 100
 """
 #: A server that is a standby has no current position of its own.
 SLOTS = """
-SELECT slot_name, active, CASE WHEN pg_is_in_recovery() THEN NULL
-       ELSE pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn) END
+SELECT slot_name, NULL, active, CASE WHEN pg_is_in_recovery() THEN NULL
+       ELSE pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint END
 FROM pg_replication_slots ORDER BY slot_name LIMIT 100
 """
 DEAD_ROWS = """
 SELECT relname, n_live_tup, n_dead_tup,
-       EXTRACT(EPOCH FROM clock_timestamp() - GREATEST(last_vacuum, last_autovacuum))
+       EXTRACT(EPOCH FROM clock_timestamp() - GREATEST(last_vacuum, last_autovacuum))::float8
 FROM pg_stat_user_tables WHERE relname = ANY(%s::text[]) AND pg_table_is_visible(relid)
 """
 #: Settings of a table win over those of the server.
@@ -44,7 +44,7 @@ SELECT current_setting('autovacuum') = 'on' AND NOT EXISTS (
 #: to nine tenths. Equal entries are merged, so the estimate is rather too large than too small. A
 #: table that was never analysed has no figures.
 INDEX_SIZES = """
-SELECT name, pg_relation_size(oid), 8192 + GREATEST(entries, 0) * (12 + width) / 0.9
+SELECT name, pg_relation_size(oid), (8192 + GREATEST(entries, 0) * (12 + width) / 0.9)::float8
 FROM (
     SELECT i.indexrelid AS oid, c.relname AS name, c.reltuples AS entries, (
         SELECT COALESCE(SUM(COALESCE(s.avg_width, 32) + 4), 32)
@@ -102,23 +102,17 @@ def oldest_transaction() -> OpenTransaction | None:
 
 def prepared_transactions() -> list[VacuumBlocker]:
     """Return the prepared transactions, the oldest first."""
-    return [VacuumBlocker(gid, seconds=float(seconds)) for gid, seconds in fetch(PREPARED, ())]
+    return [VacuumBlocker._make(row) for row in fetch(PREPARED, ())]
 
 
 def replication_slots() -> list[VacuumBlocker]:
     """Return the replication slots with the bytes of log that they retain."""
-    return [
-        VacuumBlocker(name, is_active=active, retained=None if retained is None else int(retained))
-        for name, active, retained in fetch(SLOTS, ())
-    ]
+    return [VacuumBlocker._make(row) for row in fetch(SLOTS, ())]
 
 
 def table_rows() -> list[TableRows]:
     """Return live and dead rows of the engine's tables, as the statistics have them."""
-    return [
-        TableRows(table, live, dead, None if vacuumed is None else float(vacuumed))
-        for table, live, dead, vacuumed in fetch(DEAD_ROWS, (array_text(NAMES),))
-    ]
+    return [TableRows._make(row) for row in fetch(DEAD_ROWS, (array_text(NAMES),))]
 
 
 def vacuums() -> bool:
@@ -128,10 +122,7 @@ def vacuums() -> bool:
 
 def index_sizes() -> list[IndexSize]:
     """Return the indexes of the engine's tables with estimates of the size that they need."""
-    return [
-        IndexSize(name, float(size), float(needed))
-        for name, size, needed in fetch(INDEX_SIZES, (array_text(NAMES),))
-    ]
+    return [IndexSize._make(row) for row in fetch(INDEX_SIZES, (array_text(NAMES),))]
 
 
 def invalid_indexes() -> list[str]:
