@@ -18,6 +18,8 @@ from django_ayework.models import Waiter, WorkerProcess
 from django_ayework.rules.conditions import Condition, condition_from_plain, needs_all_open
 from django_ayework.rules.controls import Controls
 from django_ayework.rules.explain import (
+    NO_WAITER,
+    NO_WORKER,
     Code,
     Explanation,
     Reason,
@@ -26,8 +28,6 @@ from django_ayework.rules.explain import (
     bound,
     called,
     limits,
-    no_waiter,
-    no_worker,
     not_queued,
     pauses,
     pending,
@@ -72,22 +72,17 @@ def live_workers(now: datetime) -> list[WorkerProcess]:
     return processes_seen_since(now - GONE_AFTER)
 
 
-def find_worker(id: str | None) -> WorkerProcess | None:
-    """Return a worker, alive or not, if its row is there."""
-    return None if id is None else find_process(id)
-
-
 # Blocked works
 
 
 def why_blocked(row: WorkRow, now: datetime) -> list[Reason]:
     """Return the works that a work waits for; if a worker has to decide it, also that none is alive."""
     waiter = read_waiters([row.id]).get(row.id)
-    waiting = no_waiter() if waiter is None else why_waiting(row, waiter)
+    waiting = [NO_WAITER] if waiter is None else why_waiting(row, waiter)
     reasons = [*waiting, *bound(row.deadline, now, opens=True)]
     needs_worker = (waiter is not None and waiter.recheck) or has_expired(row.deadline, now)
     if needs_worker and not live_workers(now):
-        reasons += no_worker()
+        reasons.append(NO_WORKER)
     return reasons
 
 
@@ -161,9 +156,7 @@ def why_dead(row: WorkRow, now: datetime) -> list[Reason]:
 
 def ended_by(row: WorkRow) -> str | None:
     """Return the worker that ended a work, by its address while its row is there; None if none did."""
-    if row.completed_by is None:
-        return None
-    worker = find_worker(row.completed_by)
+    worker = find_process(row.completed_by) if row.completed_by else None
     return row.completed_by if worker is None else called(worker)
 
 
@@ -183,7 +176,8 @@ def missed_members(row: WorkRow) -> tuple[list[tuple[str, str, str | None]], int
 def why_running(row: WorkRow, now: datetime) -> list[Reason]:
     """Return the worker of a work; if the lease has lapsed, also that no worker is there to reclaim it."""
     attempts = decode_options(row.options).retry.attempts
-    reasons = running(row, find_worker(row.worker), attempts, now, GONE_AFTER)
+    seen = find_process(row.worker) if row.worker else None
+    reasons = running(row, seen, attempts, now, GONE_AFTER)
     if doer_of(registry.find(row.type)) is not None:
         reasons.append(in_doer(row.type))
     has_lapsed = row.leased_until is not None and row.leased_until < now

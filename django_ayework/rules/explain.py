@@ -172,16 +172,14 @@ def limits(type: str, queue: str, running: int, waiting: Iterable[str], controls
     return found
 
 
-def no_worker() -> list[Reason]:
-    """Return that no worker is alive."""
-    text = phrase("No worker is alive; start one with: manage.py ayework_worker")
-    return [Reason(Code.NO_WORKER, text)]
+#: No worker is alive.
+NO_WORKER = Reason(Code.NO_WORKER, phrase("No worker is alive; start one with: manage.py ayework_worker"))
 
 
 def absence(queue: str, workers: Sequence[Row]) -> list[Reason]:
     """Return why no live worker takes, or takes back, a work of this queue; nothing when one does."""
     if not workers:
-        return no_worker()
+        return [NO_WORKER]
     if any(serves(worker, queue) for worker in workers):
         return []
     served = sorted({queue for worker in workers for queue in worker.queues.split(",")})
@@ -310,10 +308,11 @@ def bound(
 # What a blocked work waits for
 
 
-def no_waiter() -> list[Reason]:
-    """Return that the record of what a blocked work waits for is lost."""
-    text = phrase("What it waits for is lost, so it can never open: cancel it, and queue a new one.")
-    return [Reason(Code.NO_WAITER, text)]
+#: The record of what a blocked work waits for is lost.
+NO_WAITER = Reason(
+    Code.NO_WAITER,
+    phrase("What it waits for is lost, so it can never open: cancel it, and queue a new one."),
+)
 
 
 def blocked(

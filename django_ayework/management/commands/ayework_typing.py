@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from inspect import Parameter
 from pathlib import Path
 from typing import Any
@@ -21,34 +20,6 @@ FUNCTIONS = (
     {"name": "enqueue", "type": "Enqueue", "prefix": ""},
     {"name": "aenqueue", "type": "AsyncEnqueue", "prefix": "async "},
 )
-
-
-@dataclass(frozen=True, slots=True)
-class NamedField:
-    """One input of a type of work, with its annotation as source text."""
-
-    name: str
-    type: str
-    is_required: bool
-
-    @property
-    def quoted(self) -> str:
-        """The annotation in quotes: an input may have the name of a module that its annotation names."""
-        return repr(self.type) if '"' in self.type else f'"{self.type}"'
-
-
-@dataclass(frozen=True, slots=True)
-class NamedWork:
-    """A type of work as the module has it: its input, result and contribution as source text.
-
-    ``fields`` are the keys of ``input_class``. Without any, the input has no class of its own.
-    """
-
-    name: str
-    input_class: str
-    fields: tuple[NamedField, ...]
-    input: str
-    results: str
 
 
 class Command(AyeworkCommand):
@@ -88,10 +59,10 @@ class Command(AyeworkCommand):
 def module_text() -> str:
     """Return the source text of the module. Raises CommandError if no type of work is registered."""
     registry.load()
-    source, works = Source(), list[NamedWork]()
+    source, works = Source(), list[dict[str, Any]]()
     for work_type in sorted(registry, key=lambda each: each.name):
         if has_own_inputs(work_type):
-            works.append(named_work(work_type, source, {work.input_class for work in works}))
+            works.append(named_work(work_type, source, {work["input_class"] for work in works}))
     if not works:
         raise refused(
             "typing-without-types",
@@ -110,32 +81,46 @@ def has_own_inputs(work_type: AnyWorkType) -> bool:
     return "/" not in work_type.name and "alias" not in work_type.signature.parameters
 
 
-def named_work(work_type: AnyWorkType, source: Source, taken: set[str]) -> NamedWork:
-    """Return a type of work as the module has it."""
+def named_work(work_type: AnyWorkType, source: Source, taken: set[str]) -> dict[str, Any]:
+    """Return a type of work as the module has it: its input, result and contribution as source text.
+
+    ``fields`` are the keys of ``input_class``. Without any, the input has no class of its own.
+    """
     results = ", ".join(map(source.of, results_of(work_type)))
     fields = fields_of(work_type, source)
     input_class = class_name(work_type.name, taken)
     if isinstance(work_type, BatchType):
         input = source.of(batch_input(work_type))
     elif fields:
-        input = input_class if any(field.is_required for field in fields) else f"{input_class} | None = None"
+        is_required = any(field["is_required"] for field in fields)
+        input = input_class if is_required else f"{input_class} | None = None"
     else:
         input = "dict[str, Any] | None = None"
-    return NamedWork(work_type.name, input_class, fields, input, results)
+    named = {"name": work_type.name, "input_class": input_class, "fields": fields}
+    return {**named, "input": input, "results": results}
 
 
-def fields_of(work_type: AnyWorkType, source: Source) -> tuple[NamedField, ...]:
+def fields_of(work_type: AnyWorkType, source: Source) -> list[dict[str, Any]]:
     """Return the inputs of a type; none where the keys are not known, or the input is no mapping."""
     parameters = work_type.signature.parameters
     if isinstance(work_type, BatchType) or any(
         each.kind is Parameter.VAR_KEYWORD for each in parameters.values()
     ):
-        return ()
+        return []
     annotations = annotations_of(work_type)
-    return tuple(
-        NamedField(name, source.of(annotations.get(name, Any)), parameter.default is Parameter.empty)
+    return [
+        {
+            "name": name,
+            "quoted": in_quotes(source.of(annotations.get(name, Any))),
+            "is_required": parameter.default is Parameter.empty,
+        }
         for name, parameter in parameters.items()
-    )
+    ]
+
+
+def in_quotes(annotation: str) -> str:
+    """Return an annotation in quotes: an input may have the name of a module that its annotation names."""
+    return repr(annotation) if '"' in annotation else f'"{annotation}"'
 
 
 def class_name(type: str, taken: set[str]) -> str:

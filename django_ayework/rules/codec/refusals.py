@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from enum import Enum
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any
 
 from django_ayework.errors import NotEncodable
 
@@ -71,51 +71,40 @@ def message_of(error: BaseException) -> str:
         return "<its message cannot be read>"
 
 
-class Remedy(NamedTuple):
-    """A kind of value that cannot be stored, and the value to pass instead."""
-
-    fits: Callable[[Any], bool]
-    kind: str
-    advice: str
-
-
-REMEDIES = (
-    Remedy(lambda v: isinstance(v, type), "a class", "pass its dotted name"),
-    Remedy(
+#: Kinds of values that cannot be stored: how to tell them, their names, and the values to pass instead.
+REMEDIES: tuple[tuple[Callable[[Any], bool], str, str], ...] = (
+    (lambda v: isinstance(v, type), "a class", "pass its dotted name"),
+    (
         # A lazy object fakes __class__, and counts as the row it stands for.
         lambda v: hasattr(v.__class__, "_meta") and hasattr(v.__class__, "pk"),
         "a model instance",
         "pass its primary key (.pk) and load it in the handler",
     ),
-    Remedy(
-        lambda v: v.__class__ is not type(v), "a lazy object", "pass what it stands for, such as str(…) of it"
-    ),
-    Remedy(
+    (lambda v: v.__class__ is not type(v), "a lazy object", "pass what it stands for, such as str(…) of it"),
+    (
         lambda v: hasattr(v, "model") and hasattr(v, "query"),
         "a queryset",
         "pass a list of primary keys and load them in the handler",
     ),
-    Remedy(lambda v: isinstance(v, Enum), "an enum member", "pass its .value"),
-    Remedy(
-        lambda v: hasattr(v, "input") and hasattr(v, "options"), "a built work", "queue it and pass its id"
-    ),
-    Remedy(
+    (lambda v: isinstance(v, Enum), "an enum member", "pass its .value"),
+    (lambda v: hasattr(v, "input") and hasattr(v, "options"), "a built work", "queue it and pass its id"),
+    (
         lambda v: dataclasses.is_dataclass(type(v)),
         "a dataclass",
         "pass dataclasses.asdict(…) of it, or describe it in a CustomType",
     ),
-    Remedy(lambda v: hasattr(v, "model_dump"), "a pydantic model", "pass its model_dump()"),
-    Remedy(lambda v: isinstance(v, PurePath), "a path", "pass str(…) of it"),
-    Remedy(
+    (lambda v: hasattr(v, "model_dump"), "a pydantic model", "pass its model_dump()"),
+    (lambda v: isinstance(v, PurePath), "a path", "pass str(…) of it"),
+    (
         lambda v: hasattr(v, "read") and hasattr(v, "META"),
         "a request",
         "pass what the handler needs of it, such as the primary key of its user",
     ),
-    Remedy(lambda v: hasattr(v, "read"), "a file", "save it and pass its name"),
-    Remedy(lambda v: hasattr(type(v), "chain_state"), "a handle", "pass its id (.id)"),
-    Remedy(lambda v: isinstance(v, Awaitable), "an awaitable", "await it first"),
-    Remedy(lambda v: isinstance(v, Iterable), "an iterable", "pass list(…) of it"),
-    Remedy(callable, "a callable", "pass its dotted name"),
+    (lambda v: hasattr(v, "read"), "a file", "save it and pass its name"),
+    (lambda v: hasattr(type(v), "chain_state"), "a handle", "pass its id (.id)"),
+    (lambda v: isinstance(v, Awaitable), "an awaitable", "await it first"),
+    (lambda v: isinstance(v, Iterable), "an iterable", "pass list(…) of it"),
+    (callable, "a callable", "pass its dotted name"),
 )
 
 
@@ -126,10 +115,10 @@ def unsupported(value: Any) -> Refusal:
     'expected a value that can be stored, got: range (an iterable) at rows; pass list(…) of it'
     """
     expected, name = "a value that can be stored", type(value).__name__
-    for remedy in REMEDIES:
+    for fits, kind, advice in REMEDIES:
         with suppress(Exception):  # a foreign object may fail to answer
-            if remedy.fits(value):
-                return Refusal(expected=expected, got=f"{name} ({remedy.kind})", advice=remedy.advice)
+            if fits(value):
+                return Refusal(expected=expected, got=f"{name} ({kind})", advice=advice)
     return Refusal(
         expected=expected, got=name, advice="pass plain data, or describe its class in a CustomType"
     )
