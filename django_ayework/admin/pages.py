@@ -76,6 +76,11 @@ class Section:
     more: str | None = None
 
 
+def listing(title: str, table: Table, note: str = "", more: str | None = None) -> list[Section]:
+    """Return a section with a table; none for a table without rows."""
+    return [Section(title, table=table, note=note, more=more)] if table.rows else []
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """A page: a headline, and sections."""

@@ -174,11 +174,9 @@ def children(work: Work, links: Links) -> list[Section]:
         return [Section(title, note=note, more=more)]
     members = rows(Work).filter(group_id=group.id, parent_id=work.id).order_by("id")
     found = list(members.only("id", "type", "status")[: SHOWN + 1])
-    if not found:
-        return []
-    cells = [[links.work(each.id), each.type, lists.status(each.status)] for each in found[:SHOWN]]
+    cells = [work_cells(each.id, each, links) for each in found[:SHOWN]]
     note = _("The first %(shown)d.") % {"shown": SHOWN} if len(found) > SHOWN else ""
-    return [Section(title, table=Table([_("work"), _("type"), _("status")], cells), note=note, more=more)]
+    return pages.listing(title, Table([_("work"), _("type"), _("status")], cells), note, more)
 
 
 def data(work: Work, options: StoredOptions) -> Section:
@@ -194,9 +192,7 @@ def data(work: Work, options: StoredOptions) -> Section:
 
 def former_inputs(work: Work, options: StoredOptions) -> list[Section]:
     """Return the inputs that were edited, the last first, as far as people may see them."""
-    revisions = list(rows(InputRevision).filter(work_id=work.id).order_by("-id")[:SHOWN_REVISIONS])
-    if not revisions:
-        return []
+    revisions = rows(InputRevision).filter(work_id=work.id).order_by("-id")[:SHOWN_REVISIONS]
     codec = codec_of(registry.find(work.type))
     cells = [
         [
@@ -206,7 +202,7 @@ def former_inputs(work: Work, options: StoredOptions) -> list[Section]:
         ]
         for revision in revisions
     ]
-    return [Section(_("Former inputs"), table=Table([_("until"), _("edited by"), _("input")], cells))]
+    return pages.listing(_("Former inputs"), Table([_("until"), _("edited by"), _("input")], cells))
 
 
 def resolved(work: Work, options: StoredOptions) -> Section:
@@ -256,17 +252,15 @@ def last_attempts(work: Work) -> list[Attempt]:
 
 def attempts(found: Sequence[Attempt], links: Links) -> list[Section]:
     """Return the recorded attempts, the last first: those that did not succeed, or all for some types."""
-    if not found:
-        return []
     note = ""
     if len(found) > SHOWN_ATTEMPTS:
         last = ngettext("The last %(count)d attempt.", "The last %(count)d attempts.", SHOWN_ATTEMPTS)
         note = last % {"count": SHOWN_ATTEMPTS}
     headings = [_("attempt"), _("outcome"), _("error"), _("started"), _("ended"), _("worker")]
-    table = Table(headings, [attempt_cells(attempt, links) for attempt in found[:SHOWN_ATTEMPTS]])
     are_all = any(attempt.outcome == Outcome.SUCCESS for attempt in found)
     title = _("Attempts") if are_all else _("Attempts that did not succeed")
-    return [Section(title, table=table, note=note)]
+    cells = [attempt_cells(attempt, links) for attempt in found[:SHOWN_ATTEMPTS]]
+    return pages.listing(title, Table(headings, cells), note)
 
 
 def attempt_cells(attempt: Attempt, links: Links) -> list[str]:
@@ -373,19 +367,14 @@ def release_cells(request: WorkRequest[object, object], work: Work | None, links
 
 def awaited_by(id: str, links: Links) -> list[Section]:
     """Return the waiters of the work, if there are any."""
-    edges = list(rows(Edge).filter(watched_id=id).order_by("id")[:SHOWN])
-    if not edges:
-        return []
-    known = works_by_id([edge.waiter_id for edge in edges])
-    table = Table(
-        [_("work"), _("type"), _("status")],
-        [waiter_cells(edge.waiter_id, known.get(edge.waiter_id), links) for edge in edges],
-    )
-    return [Section(_("Awaited by"), table=table)]
+    ids = list(rows(Edge).filter(watched_id=id).order_by("id").values_list("waiter_id", flat=True)[:SHOWN])
+    known = works_by_id(ids)
+    cells = [work_cells(each, known.get(each), links) for each in ids]
+    return pages.listing(_("Awaited by"), Table([_("work"), _("type"), _("status")], cells))
 
 
-def waiter_cells(id: str, waiter: Work | None, links: Links) -> list[str]:
-    """Return a waiter as cells."""
-    if waiter is None:
+def work_cells(id: str, work: Work | None, links: Links) -> list[str]:
+    """Return a work as cells; None stands for one that does not exist."""
+    if work is None:
         return [id, pages.NOTHING, pages.NOTHING]
-    return [links.work(id), waiter.type, lists.status(waiter.status)]
+    return [links.work(id), work.type, lists.status(work.status)]
