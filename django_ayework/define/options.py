@@ -46,11 +46,15 @@ def unchecked(value: Any, name: str) -> Any:
 # Checks of values
 
 
-def check_function(value: Any, name: str) -> Any:
-    """Return a function of the input; None stays None."""
-    if value is None or callable(value):
+def checking(expected: str, fits: Callable[[Any], bool]) -> Check:
+    """Return a check for values that fit; the error says what is expected."""
+
+    def check(value: Any, name: str) -> Any:
+        if not fits(value):
+            raise InvalidOption(f"expected {name} to be {expected}, got: {value!r}.")
         return value
-    raise InvalidOption(f"expected {name} to be a function of the input, got: {value!r}.")
+
+    return check
 
 
 #: The hooks of a type, and what each is called with.
@@ -70,25 +74,16 @@ def check_hook(value: Any, name: str) -> Any:
 
 def instance_of(kind: type, expected: str) -> Check:
     """Return a check for objects of one class."""
-
-    def check(value: object, name: str) -> Any:
-        if not isinstance(value, kind):
-            raise InvalidOption(f"expected {name} to be {expected}, got: {value!r}.")
-        return value
-
-    return check
+    return checking(expected, lambda value: isinstance(value, kind))
 
 
 def whole_number(least: int, most: int | None = None, note: str = "") -> Check:
     """Return a check for whole numbers within these bounds."""
     span = f", {least} or more{note}" if most is None else f" from {least} to {most}{note}"
-
-    def check(value: object, name: str) -> int:
-        if not is_whole(value) or value < least or (most is not None and value > most):
-            raise InvalidOption(f"expected {name} to be a whole number{span}, got: {value!r}.")
-        return value
-
-    return check
+    return checking(
+        f"a whole number{span}",
+        lambda value: is_whole(value) and least <= value and (most is None or value <= most),
+    )
 
 
 def is_listable(text: str) -> bool:
@@ -98,15 +93,12 @@ def is_listable(text: str) -> bool:
 
 def label(most: int, expected: str = "a text", fits: Callable[[str], bool] = bool) -> Check:
     """Return a check for printable texts of limited length that fit a condition."""
-
-    def check(value: object, name: str) -> str:
-        if not (isinstance(value, str) and 0 < len(value) <= most and value.isprintable() and fits(value)):
-            raise InvalidOption(
-                f"expected {name} to be {expected} of 1 to {most} printable characters, got: {value!r}."
-            )
-        return value
-
-    return check
+    return checking(
+        f"{expected} of 1 to {most} printable characters",
+        lambda value: (
+            isinstance(value, str) and 0 < len(value) <= most and value.isprintable() and fits(value)
+        ),
+    )
 
 
 def one_of(*choices: str) -> Check:
@@ -123,6 +115,7 @@ def one_of(*choices: str) -> Check:
 
 
 check_flag = instance_of(bool, "True or False")
+check_function = checking("a function of the input", callable)
 check_limit = whole_number(0, MAX_INTEGER, ", 0 for no limit")
 check_name = label(MAX_NAME_LENGTH)
 check_pace = whole_number(1, MAX_INTEGER, ", or None for no bound")
