@@ -25,9 +25,9 @@ from django_ayework.errors import did_you_mean
 from django_ayework.flow.controls import control_of, write
 from django_ayework.models import WorkControl
 from django_ayework.rules.controls import TypeControl
+from django_ayework.store.controls import Scope, all_controls
 from django_ayework.store.database import atomic, rows
 from django_ayework.store.lanes import lanes_with_work
-from django_ayework.store.operation import Scope, all_controls
 
 #: Lanes of pending works that are read to find queues that no type names.
 LANES_READ = 500

@@ -24,8 +24,8 @@ from django_ayework.define.types import registry
 from django_ayework.errors import AyeworkError
 from django_ayework.flow.overview import overview
 from django_ayework.models import Overview, WorkControl
+from django_ayework.store.controls import is_due_or_running
 from django_ayework.store.database import rows
-from django_ayework.store.operation import is_due_or_running
 
 #: Seconds between two refreshes of the page.
 REFRESH_EVERY = 5

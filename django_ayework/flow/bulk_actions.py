@@ -29,6 +29,13 @@ from django_ayework.rules.causes import normalised
 from django_ayework.rules.durations import later, require_aware
 from django_ayework.rules.formatting import error_line, error_text
 from django_ayework.rules.states import Status
+from django_ayework.store.bulk_actions import (
+    change_action,
+    delete_ended_actions,
+    lock_due_action,
+    lock_running_action,
+    next_action_due,
+)
 from django_ayework.store.causes import cause_of
 from django_ayework.store.database import (
     alias,
@@ -44,13 +51,6 @@ from django_ayework.store.database import (
 )
 from django_ayework.store.deletion import lock_steps
 from django_ayework.store.dependencies import read_waiters
-from django_ayework.store.operation import (
-    change_action,
-    delete_ended_actions,
-    lock_due_action,
-    lock_running_action,
-    next_action_due,
-)
 from django_ayework.store.selection import COUNTED, Cursor, Page, Selection, require_known, selection_of
 
 #: Works of one page: their rows stay locked until its transaction ends.

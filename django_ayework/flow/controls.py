@@ -22,6 +22,15 @@ from django_ayework.flow.startup_checks import hints_on_queues
 from django_ayework.models import WorkControl
 from django_ayework.rules.controls import UNCONTROLLED, Controls, TypeControl
 from django_ayework.rules.durations import later
+from django_ayework.store.controls import (
+    Scope,
+    all_controls,
+    change_control,
+    due_types,
+    hold_type_controls,
+    is_due_or_running,
+    set_next_at,
+)
 from django_ayework.store.database import (
     atomic,
     clock,
@@ -30,16 +39,7 @@ from django_ayework.store.database import (
     project_code_within,
     sync_only,
 )
-from django_ayework.store.operation import (
-    Scope,
-    all_controls,
-    change_control,
-    command_process,
-    due_types,
-    hold_type_controls,
-    is_due_or_running,
-    set_next_at,
-)
+from django_ayework.store.processes import command_process
 
 logger = logging.getLogger("django_ayework")
 

@@ -49,10 +49,11 @@ from django_ayework.rules.retry import has_expired
 from django_ayework.rules.states import Reason as Cause
 from django_ayework.rules.states import Status
 from django_ayework.store.attempts import last_outcome
+from django_ayework.store.controls import running_counts
 from django_ayework.store.database import clock, sync_only
 from django_ayework.store.dependencies import WaiterRow, blocked_behind, first_open, missed_by, read_waiters
 from django_ayework.store.lanes import lanes_of, works_ahead
-from django_ayework.store.operation import find_process, processes_seen_since, running_counts
+from django_ayework.store.processes import find_process, processes_seen_since
 from django_ayework.store.rows import WorkRow, chain_ends, find_row, statuses_of
 
 #: A worker without a heartbeat for this long counts as gone; one is due every 10 seconds.

@@ -21,7 +21,7 @@ from django_ayework.flow.unit_of_work import UnitOfWork
 from django_ayework.rules.controls import EVERYTHING, Scope
 from django_ayework.rules.retry import AttemptDecision, decide_lost
 from django_ayework.rules.states import Reason
-from django_ayework.store import deletion, entries, operation, throughput
+from django_ayework.store import deletion, entries, processes, throughput
 from django_ayework.store.database import briefly, clock
 from django_ayework.store.dependencies import BlockedCursor, blocked_page, stranded_among
 from django_ayework.store.leases import begun_among, lapsed_ids, lock_lapsed
@@ -195,7 +195,7 @@ def prune_others(limit: int = PRUNE_BATCH) -> int:
     and old figures.
     """
     now = clock.now()
-    operation.delete_unseen_processes(now - UNSEEN_WORKERS_KEPT)
+    processes.delete_unseen_processes(now - UNSEEN_WORKERS_KEPT)
     throughput.prune(now)
     return max(
         entries.delete_expired(now, limit),

@@ -31,7 +31,7 @@ from django_ayework.store import backlog, throughput
 from django_ayework.store.backlog import Depth
 from django_ayework.store.database import clock, sync_only
 from django_ayework.store.lanes import Lane
-from django_ayework.store.operation import processes_seen_since
+from django_ayework.store.processes import processes_seen_since
 from django_ayework.store.throughput import MINUTE, QUARTER, Span, span_start
 
 #: Stale workers are shown for this long, and at most this many of them.

@@ -21,7 +21,7 @@ from django_ayework.rules.notifications import DUE, Due, Place, due_to_text
 from django_ayework.store.database import clock, connection
 from django_ayework.store.dialects import Bounds
 from django_ayework.store.lanes import IN_LANE, QUEUES, WORK, heads_of, lanes_behind
-from django_ayework.store.operation import live_processes
+from django_ayework.store.processes import live_processes
 from django_ayework.store.sessions import engine_session, number_of_socket, own_connection
 
 #: Several may commit at once, and each waits for the lock of those before it, but not for ever.

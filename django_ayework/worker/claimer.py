@@ -25,7 +25,7 @@ from django_ayework.flow.notify import receives_remote
 from django_ayework.flow.sending import push_pending
 from django_ayework.rules.controls import Controls, Scope
 from django_ayework.rules.notifications import Due, Place
-from django_ayework.store import operation, transitions
+from django_ayework.store import processes, transitions
 from django_ayework.store.database import clock
 from django_ayework.store.lanes import Lane, Poll, lanes_of, pages_of_lanes, poll
 from django_ayework.store.rows import WorkRow
@@ -122,7 +122,7 @@ class Commands:
             self.registration.quiet = command == "quiet"
             if self.registration.quiet:
                 self.maintenance.release_unstarted()
-            operation.note_obeyed(worker_id, command, self.registration.quiet)
+            processes.note_obeyed(worker_id, command, self.registration.quiet)
             logger.info("Worker %s was told: %s.", worker_id, command)
 
 

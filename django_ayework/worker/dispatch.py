@@ -18,9 +18,9 @@ from django_ayework.doers import Doer, TellsRoom
 from django_ayework.doers.base import guarded
 from django_ayework.rules.controls import Controls, allocated, capped
 from django_ayework.store import claims
+from django_ayework.store.controls import hold_type_controls, running_counts
 from django_ayework.store.database import clock, in_own_transaction
 from django_ayework.store.lanes import Lane
-from django_ayework.store.operation import hold_type_controls, running_counts
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.executor import Executor, Load, without_outcome
 from django_ayework.worker.in_flight import Batch, Delivery, InFlight, abort_lost_waiting

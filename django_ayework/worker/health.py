@@ -27,7 +27,7 @@ from django_ayework.flow.startup_checks import project_version, require_usable_d
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.models import WorkerProcess
 from django_ayework.rules.health import ALIVE, Health, Phase, Signs, health_of, wrong_with_threads
-from django_ayework.store import operation
+from django_ayework.store import processes
 from django_ayework.store.connections import close_all_connections
 from django_ayework.store.database import clock, keep_database_file
 from django_ayework.store.sessions import cut
@@ -270,7 +270,7 @@ class WorkerRegistration:
     def beat(self, running: int) -> None:
         """Write that the worker is alive; insert its row at the start, and if it was pruned in a silence."""
         now, trouble = clock.now(), self.trouble()[:500]  # the length of its column
-        if operation.note_heartbeat(self.worker_id, now, running, trouble):
+        if processes.note_heartbeat(self.worker_id, now, running, trouble):
             return
         process = WorkerProcess(
             id=self.worker_id,
@@ -285,12 +285,12 @@ class WorkerRegistration:
             quiet=self.quiet,
             version=project_version(),
         )
-        operation.register_process(process)
+        processes.register_process(process)
 
     def sign_off(self, left: int) -> None:
         """Note the end, if the database is there; log how many works are left to their leases."""
         try:
-            twice(lambda: operation.note_stopped(self.worker_id, clock.now()))
+            twice(lambda: processes.note_stopped(self.worker_id, clock.now()))
         except Exception as error:
             report(error, "queue", "the worker could not note that it stopped")
         close_all_connections()

@@ -24,8 +24,8 @@ from django_ayework.rules.controls import Controls, capped
 from django_ayework.rules.notifications import DIRECT
 from django_ayework.store import claims
 from django_ayework.store.connections import close_all_connections
+from django_ayework.store.controls import hold_type_controls, running_counts
 from django_ayework.store.database import clock, in_own_transaction
-from django_ayework.store.operation import hold_type_controls, running_counts
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker import bounds
 from django_ayework.worker.attempt import Ended

@@ -28,7 +28,7 @@ from django_ayework.rules.controls import Scope
 from django_ayework.rules.durations import later
 from django_ayework.rules.notifications import MOST_NAMED, Due, Place, delay_of, number_of
 from django_ayework.store.database import clock
-from django_ayework.store.operation import live_processes
+from django_ayework.store.processes import live_processes
 from django_ayework.worker.in_flight import Delivery
 
 #: Seconds between two reads of the live workers, and since the last heartbeat of a live worker (they write

@@ -19,7 +19,7 @@ from django_ayework.store.dependencies import Outcomes, WaiterRow, Watch
 from django_ayework.store.entries import Search, find_live_units, newest_matches
 from django_ayework.store.lanes import Lane, lanes_behind, lanes_of, poll, turns_of
 from django_ayework.store.leases import lapsed_ids, lock_lapsed, renew
-from django_ayework.store.operation import processes_seen_since
+from django_ayework.store.processes import processes_seen_since
 from django_ayework.store.selection import Cursor, selection_of
 from django_ayework.testing.factories import GroupFactory, WorkerProcessFactory, WorkFactory
 from tests.app.works import add

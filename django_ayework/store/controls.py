@@ -1,4 +1,4 @@
-"""The tables of operation: controls of types and queues, worker processes, bulk actions."""
+"""Controls of types and queues: a small table that workers read anew whenever it has changed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from typing import Any, Literal, TypeAlias
 from django.db import OperationalError
 from django.db.models import Count, F
 
-from django_ayework.models import BulkAction, Work, WorkControl, WorkerProcess
+from django_ayework.models import Work, WorkControl
 from django_ayework.rules.states import Status
 from django_ayework.store.database import atomic, code_of, dialect, fetch, rows
 from django_ayework.store.lanes import lanes_with_work
-
-# Controls: a small table that workers read anew whenever it has changed
 
 Scope: TypeAlias = Literal["type", "queue"]
 
@@ -108,88 +106,3 @@ def is_due_or_running(type: str) -> bool:
 def set_next_at(type: str, next_at: datetime) -> None:
     """Note when the next work of a continuous type may be queued; its row is locked by the caller."""
     rows(WorkControl).filter(scope="type", name=type).update(next_at=next_at)
-
-
-# Worker processes: their heartbeats, and the commands that they are given
-
-
-def register_process(process: WorkerProcess) -> None:
-    """Insert the row of a worker that starts."""
-    rows(WorkerProcess).bulk_create([process])
-
-
-def note_heartbeat(id: str, now: datetime, running: int, trouble: str) -> bool:
-    """Note that a worker is alive, and how it is; return False when its row is gone."""
-    alive = rows(WorkerProcess).filter(id=id)
-    return bool(alive.update(seen_at=now, running=running, trouble=trouble))
-
-
-def note_stopped(id: str, now: datetime) -> None:
-    """Note that a worker stopped."""
-    rows(WorkerProcess).filter(id=id).update(seen_at=now, stopped_at=now, running=0, command="")
-
-
-def command_process(id: str, command: str) -> bool:
-    """Write what a worker is to do; return False for one that is not there, or has stopped."""
-    return bool(rows(WorkerProcess).filter(id=id, stopped_at=None).update(command=command))
-
-
-def note_obeyed(id: str, command: str, quiet: bool) -> None:
-    """Note that a worker has obeyed a command; one that was given meanwhile stays."""
-    rows(WorkerProcess).filter(id=id, command=command).update(command="", quiet=quiet)
-
-
-def live_processes(since: datetime) -> list[tuple[str, str]]:
-    """Return the ids of the workers that were seen since and claim works, with their queues."""
-    claiming = rows(WorkerProcess).filter(stopped_at=None, seen_at__gte=since, quiet=False)
-    return list(claiming.values_list("id", "queues"))
-
-
-def find_process(id: str) -> WorkerProcess | None:
-    """Read one worker, alive or not."""
-    return rows(WorkerProcess).filter(id=id).first()
-
-
-def delete_unseen_processes(before: datetime) -> None:
-    """Delete workers not seen since; their works' leases lapsed long ago."""
-    rows(WorkerProcess).filter(seen_at__lt=before).delete()
-
-
-def processes_seen_since(moment: datetime) -> list[WorkerProcess]:
-    """Return the workers that were alive after this moment and have not stopped."""
-    return list(rows(WorkerProcess).filter(seen_at__gte=moment, stopped_at=None).order_by("started_at"))
-
-
-# Bulk actions: locked for a page, stopped, resumed, deleted in the end
-
-RUNNING = "running"
-
-
-def lock_due_action(now: datetime, actions: Collection[str]) -> BulkAction | None:
-    """Lock the bulk action that is due for the longest, of these acts, unless another worker has it."""
-    due = rows(BulkAction).filter(next_at__lte=now, action__in=sorted(actions), status=RUNNING)
-    return due.order_by("next_at", "id").select_for_update(skip_locked=True).first()
-
-
-def lock_running_action(id: str) -> BulkAction | None:
-    """Lock a bulk action that is running; wait for a worker that carries out a page of it."""
-    return rows(BulkAction).filter(id=id, status=RUNNING).select_for_update().first()
-
-
-def next_action_due(actions: Collection[str]) -> datetime | None:
-    """Return when the next page is due of a bulk action of these acts."""
-    waiting = rows(BulkAction).filter(next_at__isnull=False, action__in=sorted(actions))
-    moment: datetime | None = waiting.order_by("next_at").values_list("next_at", flat=True).first()
-    return moment
-
-
-def change_action(id: str, was: Collection[str], **columns: Any) -> bool:
-    """Write columns of a bulk action that has one of these statuses; return whether it had."""
-    return rows(BulkAction).filter(id=id, status__in=list(was)).update(**columns) == 1
-
-
-def delete_ended_actions(before: datetime, limit: int) -> int:
-    """Delete bulk actions that ended before a moment; return how many."""
-    ended = rows(BulkAction).filter(next_at__isnull=True, ended_at__lt=before)
-    ids = list(ended.order_by("ended_at").values_list("id", flat=True)[:limit])
-    return rows(BulkAction).filter(id__in=ids, next_at__isnull=True).delete()[0] if ids else 0
