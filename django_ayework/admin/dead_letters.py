@@ -30,7 +30,7 @@ from django_ayework.rules.causes import normalised
 from django_ayework.rules.states import Status
 from django_ayework.store.causes import MOST, Cause, causes
 from django_ayework.store.database import clock
-from django_ayework.store.selection import Cursor, Selection, selection_of
+from django_ayework.store.selection import Selection, selection_of
 
 #: Works of one page of an export: one query, and so much memory.
 EXPORT_PAGE = 500
@@ -164,13 +164,9 @@ class DeadLetterAdmin(WorkAdmin):
 
     def exported(self, request: HttpRequest, chosen: Selection) -> Iterator[str]:
         """Yield a line for each work that the user's list shows, page by page."""
-        after: Cursor | None = None
-        is_first = True
-        while is_first or after is not None:
-            page = chosen.page(after, EXPORT_PAGE)
-            known = {work.pk: work for work in self.get_queryset(request).filter(id__in=page.ids)}
-            yield "".join(line_of(known[id]) for id in page.ids if id in known)
-            after, is_first = page.next, False
+        for ids in chosen.pages(EXPORT_PAGE):
+            known = {work.pk: work for work in self.get_queryset(request).filter(id__in=ids)}
+            yield "".join(line_of(known[id]) for id in ids if id in known)
 
 
 #: The columns of an exported work, besides its input.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from django.contrib import admin
-from django.db.models import Model, QuerySet
+from django.db.models import Model
 from django.db.models.functions import Left
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import select_template
@@ -84,15 +84,10 @@ def works_about(obj: Model, site: Any, request: HttpRequest, number: int) -> lis
     work_admin = admin_of(site, Work)
     label, key = check_about(obj, "obj")
     about = work_admin.get_queryset(request).filter(about_type=label, about_id=key)
-    found = list(light(about).order_by("-queued_at", "-id")[:number])
+    light = about.using(alias()).only(*COLUMNS).annotate(error_start=Left("error", 200))
+    found = list(light.order_by("-queued_at", "-id")[:number])
     tallies = tallies_of([work.pk for work in found if work.status == Status.BLOCKED])
     return [panel_row(work, tallies, work_admin, links) for work in found]
-
-
-def light(works: QuerySet[Any]) -> QuerySet[Any]:
-    """Return works with the columns of a panel."""
-    found: QuerySet[Any] = works.using(alias()).only(*COLUMNS).annotate(error_start=Left("error", 200))
-    return found
 
 
 def tallies_of(ids: Sequence[str]) -> dict[str, tuple[int, int]]:

@@ -130,6 +130,14 @@ class Selection:
             found = [Cursor(*row) for row in within.filter(self.rest).values_list(self.moment, "id")[:most]]
         return Page([cursor.id for cursor in found], found[-1] if len(found) == most else end)
 
+    def pages(self, most: int) -> Iterator[list[str]]:
+        """Yield the ids of all works, page by page; a page may be empty."""
+        page = self.page(None, most)
+        yield page.ids
+        while page.next is not None:
+            page = self.page(page.next, most)
+            yield page.ids
+
     def among(self, ids: Sequence[str]) -> list[str]:
         """Return those of these ids whose works match, in their order."""
         found = {id for (id,) in matching(self.works, "pk", ids, "pk")}
@@ -279,18 +287,12 @@ def stored_works(statuses: Collection[Status], until: datetime) -> Iterator[list
     Each statement reads at most ``WINDOW`` entries of an index. A list may be empty: other works were passed
     over. Works that have changed their status meanwhile are left out.
     """
-    selection, cursor = selection_of({}, statuses, until), None
     allowed = frozenset(map(str, statuses))
-    while True:
-        page = selection.page(cursor, WINDOW)
-        for ids in chunked(page.ids, INPUTS):
+    for page in selection_of({}, statuses, until).pages(WINDOW):
+        for ids in chunked(page, INPUTS) or [()]:
             stored = matching(rows(Work).all(), "id", ids, *StoredWork._fields)
             found = {work.id: work for work in map(StoredWork._make, stored)}
             yield [found[id] for id in ids if id in found and found[id].status in allowed]
-        if not page.ids:
-            yield []
-        if (cursor := page.next) is None:
-            return
 
 
 # Names that works have, found by one entry of an index each.
