@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from django.db import Error
@@ -163,31 +164,26 @@ def check_wakeups() -> Diagnosis:
     pubsub = get_pubsub()
     kind = type(pubsub).__name__
     if reaches_others(pubsub):
-        return judge.of_wakeups(kind, round_trip(pubsub), is_round_trip=True)
+        seconds = first_message(pubsub, CHANNEL, secrets.token_hex(8))
+        return judge.of_wakeups(kind, seconds, is_round_trip=True)
     if isinstance(pubsub, Listening):
-        return judge.of_wakeups(kind, beginning_of_watch(pubsub), is_round_trip=False)
+        return judge.of_wakeups(kind, first_message(pubsub, DUE), is_round_trip=False)
     return judge.not_applicable("wake_ups", f"{kind} carries nothing between processes: workers poll.")
 
 
-def round_trip(pubsub: PubSub) -> float | None:
-    """Return after how many seconds a message of ours has come back; None if none has."""
-    token, arrived, started = secrets.token_hex(8), threading.Event(), time.monotonic()
-    unsubscribe = pubsub.subscribe(CHANNEL, lambda message: arrived.set() if message == token else None)
+def first_message(pubsub: PubSub, channel: str, sent: str | None = None) -> float | None:
+    """Return after how many seconds a message has come, the one that is ``sent`` if one is; None if none has.
+
+    A watch of the database sends one as it begins.
+    """
+    arrived, started = threading.Event(), time.monotonic()
+    unsubscribe = pubsub.subscribe(channel, lambda got: arrived.set() if sent in (None, got) else None)
     try:
         while not arrived.is_set() and time.monotonic() - started < ROUND_TRIP:
-            pubsub.publish(CHANNEL, token)  # again and again: the first may be sent before anybody listens
+            if sent is not None:  # again and again: the first may be sent before anybody listens
+                pubsub.publish(channel, sent)
             arrived.wait(AGAIN)
         return time.monotonic() - started if arrived.is_set() else None
-    finally:
-        unsubscribe()
-
-
-def beginning_of_watch(pubsub: PubSub) -> float | None:
-    """Return after how many seconds a watch of the database has begun; None if it has not."""
-    begun, started = threading.Event(), time.monotonic()
-    unsubscribe = pubsub.subscribe(DUE, lambda message: begun.set())
-    try:
-        return time.monotonic() - started if begun.wait(ROUND_TRIP) else None
     finally:
         unsubscribe()
 
@@ -288,11 +284,8 @@ def check_integrity() -> Diagnosis:
 
 def missing_here(names: Iterable[str], database: str) -> dict[str, Check]:
     """Return checks that a kind of database has nothing for."""
-
-    def check_of(name: str) -> Check:
-        return lambda: judge.not_applicable(name, f"{database} has no such figures.")
-
-    return {name: check_of(name) for name in names}
+    text = f"{database} has no such figures."
+    return {name: partial(judge.not_applicable, name, text) for name in names}
 
 
 CHECKS_OF_SERVER: dict[str, dict[str, Check]] = {
