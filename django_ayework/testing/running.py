@@ -53,6 +53,7 @@ from django_ayework.store.rows import WorkRow
 from django_ayework.worker.attempt import Ended, HandlerCall, opened, require_recordable, run
 from django_ayework.worker.claimer import deliveries_of
 from django_ayework.worker.dispatch import claim_groups_of, size_of
+from django_ayework.worker.handlers import require_outputs
 from django_ayework.worker.in_flight import Batch, Delivery
 from django_ayework.worker.leases import note_deliveries
 from django_ayework.worker.worker import Worker
@@ -296,13 +297,15 @@ def perform(request: WorkRequest[Any, Any], *, attempt: int = 1) -> Performed:
         raise AssertionError(f"the work could not be started: {settlement.ending.error}")
     try:
         with call.logged(), savepoints(call), call.transactions or nullcontext():
-            [output] = call.outputs(call.returned())
-            outcome = output if call.transactions is None else call.transactions.outcome(output)
+            output = call.returned()
+            if call.is_batch:
+                [output] = require_outputs(call.work_type, output, 1)
             call.settlement(call.attempt, output)
     except BaseException as error:
         require_recordable(error)
         return Performed(error=error)
-    return Performed(outcome)
+    given = None if call.transactions is None else call.transactions.given
+    return Performed(output if given is None else given)
 
 
 def run_here(due: list[Delivery], services: EngineServices, guard: Guard | None = None) -> list[Ended]:

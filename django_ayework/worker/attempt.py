@@ -316,10 +316,6 @@ class HandlerCall:
         """Return how the attempt ended whose handler returned."""
         return [(self.attempt.delivery, self.settlement(self.attempt, returned))]
 
-    def outputs(self, returned: Any) -> Sequence[Any]:
-        """Return the output of each attempt."""
-        return [returned]
-
     def settlement(self, attempt: Attempt, output: Any) -> Settlement:
         """Return the settlement of an output. Raises for an output that cannot be carried out."""
         if self.transactions is not None and self.context is not None:
@@ -355,17 +351,14 @@ class BatchCall(HandlerCall):
         """Return how each attempt ended; an output that fails fails its work alone."""
         ended: list[Ended] = []
         settlement: Settlement | None
-        for attempt, output in zip(self.attempts, self.outputs(returned), strict=True):
+        outputs = require_outputs(self.work_type, returned, len(self.attempts))
+        for attempt, output in zip(self.attempts, outputs, strict=True):
             try:
                 settlement = self.settlement(attempt, output)
             except BaseException as error:  # asyncio.gather gives CancelledError, too
                 settlement = self._noted(attempt, error, judged(attempt, error))
             ended.append((attempt.delivery, settlement))
         return ended
-
-    def outputs(self, returned: Any) -> Sequence[Any]:
-        """Return the output of each attempt. Raises InvalidInstruction unless there is one for each."""
-        return require_outputs(self.work_type, returned, len(self.attempts))
 
     def settlement(self, attempt: Attempt, output: Any) -> Settlement:
         """Return the settlement of an output; raise an output that is an exception."""

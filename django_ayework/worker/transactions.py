@@ -84,7 +84,8 @@ class AttemptTransactions:
         self._thread = threading.get_ident()
         #: The transaction that is open until the handler has returned.
         self._surrounding: OwnTransaction | None = None
-        self._outcome: object = None  # given in the block of complete
+        #: The outcome given in the block of complete.
+        self.given: object = None
         self._used: tuple[str, ...] = ()
         #: The stages that were called, and whose block was not entered or whose coroutine was not awaited.
         self.not_begun: set[str] = set()
@@ -108,29 +109,22 @@ class AttemptTransactions:
         if self.delivery.lost is not None:
             raise Aborted(str(self.delivery.lost), id=context.id)
         self._require_begun()
+        is_given = self.given is not None or self.settlement is not None
+        if is_given and returned is not None and returned is not self.given:
+            raise InvalidInstruction(
+                f"the handler of {self._work_type.name!r} returned {returned!r}, but complete has given "
+                "another outcome already; return that one, or nothing.",
+                id=self.delivery.row.id,
+                code="outcome-given-twice",
+            )
         if self.settlement is not None:
-            if returned is not None and returned is not self._outcome:
-                raise self._contradiction(returned)
             return self.settlement
-        settlement = settlement_of(self._work_type, self.delivery, self.outcome(returned), context)
+        outcome = self.given if is_given else returned
+        settlement = settlement_of(self._work_type, self.delivery, outcome, context)
         if self._surrounding is not None:
             self._settle(settlement, self._surrounding)
             self.settlement = settlement
         return settlement
-
-    def outcome(self, returned: object) -> Any:
-        """Return the outcome: given in the block of complete, else returned by the handler."""
-        if self._outcome is None or returned is None or returned is self._outcome:
-            return returned if self._outcome is None else self._outcome
-        raise self._contradiction(returned)
-
-    def _contradiction(self, returned: object) -> InvalidInstruction:
-        return InvalidInstruction(
-            f"the handler of {self._work_type.name!r} returned {returned!r}, but complete has given another "
-            "outcome already; return that one, or nothing.",
-            id=self.delivery.row.id,
-            code="outcome-given-twice",
-        )
 
     @noted
     @contextmanager
@@ -159,7 +153,7 @@ class AttemptTransactions:
             self._require_own()
             with forgetting(context, before):
                 yield
-                self._outcome = root_of(context, since=before)
+                self.given = root_of(context, since=before)
             on_error.pop_all()
 
     @noted
@@ -203,7 +197,7 @@ class AttemptTransactions:
             outcome = root_of(context, since=before) if returned is None else returned
             settlement = settlement_of(self._work_type, self.delivery, outcome, context)
             self._settle(settlement, own)
-        self._outcome, self.settlement = outcome, settlement
+        self.given, self.settlement = outcome, settlement
         return returned
 
     def _settle(self, settlement: Settlement, own: OwnTransaction) -> None:
