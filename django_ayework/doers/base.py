@@ -83,6 +83,10 @@ def report(error: BaseException, message: str) -> None:
         logger.exception("The error could not be reported. %s", logged("error-not-reported"))
 
 
+#: The report of an error at the end of a connection.
+NOT_CLOSED = "a connection could not be closed"
+
+
 def guarded(act: Callable[[], object], message: str) -> None:
     """Call ``act``; report whatever it raises."""
     try:
@@ -100,12 +104,12 @@ def run_task(task: Callable[[], object], message: str = "a task of a doer raised
 
 def tidy_connections() -> None:
     """Close this thread's broken and outdated connections."""
-    guarded(providers.tidy_connections, "a connection could not be closed")
+    guarded(providers.tidy_connections, NOT_CLOSED)
 
 
 def close_connections() -> None:
     """Close all connections of this thread, which ends."""
-    guarded(providers.close_connections, "a connection could not be closed")
+    guarded(providers.close_connections, NOT_CLOSED)
 
 
 #: Seconds that an idle thread of a doer waits before it ends.

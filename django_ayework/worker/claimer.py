@@ -11,6 +11,7 @@ import random
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -39,7 +40,7 @@ from django_ayework.worker.dispatch import (
     DoerRoom,
     claim_groups_of,
     claim_of,
-    slots_for,
+    slots_of,
 )
 from django_ayework.worker.health import WorkerRegistration
 from django_ayework.worker.in_flight import Delivery
@@ -67,17 +68,13 @@ class Prefetch:
     _finished: int = 0
     _measured_at: float = field(default_factory=time.monotonic)
 
-    def measure(self, finished: int) -> None:
-        """Follow the count of ended attempts."""
+    def target(self, finished: int) -> int:
+        """Return how many works to hold, running ones included, by the count of ended attempts."""
         elapsed = time.monotonic() - self._measured_at
         if elapsed >= MEASURE_EVERY:
             current = (finished - self._finished) / elapsed
             self.rate += (RISING if current > self.rate else FALLING) * (current - self.rate)
             self._finished, self._measured_at = finished, time.monotonic()
-
-    @property
-    def target(self) -> int:
-        """How many works to hold, running ones included."""
         return self.concurrency + min(MOST_READY, int(self.rate * READY_FOR))
 
 
@@ -221,7 +218,8 @@ class Claimer:
         for claim_group in self.claim_groups[first:] + self.claim_groups[:first]:
             slots = capacity.of(claim_group, self.claim_groups)
             rows = self._claim_from(claim_group, slots, room, most - len(claimed))
-            capacity.take(claim_group, slots_for((row.type for row in rows), room))
+            works = Counter(row.type for row in rows)
+            capacity.take(claim_group, sum(slots_of(type, works[type], room) for type in works))
             claimed += rows
 
     def ask_for_ids(self, wanted: int) -> None:

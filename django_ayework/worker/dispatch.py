@@ -49,11 +49,6 @@ def slots_of(type: str, works: int, room: Mapping[str, int]) -> int:
     return -(-max(0, works - room.get(type, 0)) // size_of(type))
 
 
-def slots_for(types: Iterable[str], room: Mapping[str, int]) -> int:
-    """Return how many slots works of these types take."""
-    return sum(slots_of(type, works, room) for type, works in Counter(types).items())
-
-
 @dataclass(frozen=True, slots=True)
 class ClaimGroup:
     """Types of one queue that are served together: by priority and age, or if ``ranked`` by weight.

@@ -20,7 +20,7 @@ from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django_ayework.compat import hand_over, has_thread
 from django_ayework.define.requests import watch
 from django_ayework.documentation import logged
-from django_ayework.doers.base import guarded
+from django_ayework.doers.base import NOT_CLOSED, guarded
 from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.hooks import report
 from django_ayework.heartbeat import Heartbeat
@@ -70,7 +70,7 @@ class TendedThreads(ThreadPoolExecutor):
         try:
             return call()
         finally:
-            tend_connections(partial(end_connections, "an async work"))
+            guarded(partial(end_connections, "an async work"), NOT_CLOSED)
 
 
 #: Seconds between two beats of the event loop.
@@ -284,9 +284,9 @@ class Executor:
     def run_here(self, load: Load) -> None:
         """Run a load in the calling thread, without a slot; one that is async runs on the loop meanwhile."""
         if not is_async(load):
-            tend_connections()
+            guarded(tidy_connections, NOT_CLOSED)
             self._run(load)
-            tend_connections()
+            guarded(tidy_connections, NOT_CLOSED)
             return
         ended = threading.Event()
         try:
@@ -329,7 +329,10 @@ class Executor:
                 if is_async(load):
                     self._event_loop().submit(load, self._free_slot)
                 else:
-                    self._idle_thread().inbox.put(partial(self._serve, load))
+                    if not self._idle:
+                        self._threads.append(SlotThread(f"ayework-slot-{len(self._threads)}"))
+                        self._idle.append(self._threads[-1])
+                    self._idle.pop().inbox.put(partial(self._serve, load))
             except Exception as refused:
                 if not self._is_refused:
                     logger.error(
@@ -349,13 +352,6 @@ class Executor:
         except IndexError:
             return None
 
-    def _idle_thread(self) -> SlotThread:
-        """Return a thread that has nothing to do, started now if need be (under the lock)."""
-        if self._idle:
-            return self._idle.pop()
-        self._threads.append(SlotThread(f"ayework-slot-{len(self._threads)}"))
-        return self._threads[-1]
-
     def _event_loop(self) -> EventLoopThread:
         """Return the thread of the event loop, which is started when it is first needed (under the lock)."""
         if self.loop is None:
@@ -366,13 +362,13 @@ class Executor:
 
     def _serve(self, first: Load, thread: SlotThread) -> None:
         """Run this load, then queued ones, until there is none for the thread."""
-        tend_connections()  # they may have become too old meanwhile
+        guarded(tidy_connections, NOT_CLOSED)  # they may have become too old meanwhile
         load: Load | None = first
         while load is not None:
             self._run(load)
-            tend_connections(keep_connections)
+            guarded(keep_connections, NOT_CLOSED)
             load = self._next_for(thread)
-        tend_connections()
+        guarded(tidy_connections, NOT_CLOSED)
 
     def _next_for(self, thread: SlotThread) -> Load | None:
         """Return what the thread runs next in its slot; or free the slot, and note that it is idle.
@@ -410,8 +406,3 @@ class Executor:
         with self._lock:
             self._taken -= 1
             self._fill()
-
-
-def tend_connections(tend: Callable[[], None] = tidy_connections) -> None:
-    """Leave the thread's connections as the next work expects them, or close those that may end."""
-    guarded(tend, "a connection could not be closed")

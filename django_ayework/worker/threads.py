@@ -178,15 +178,10 @@ class LoopThread(EngineThread):
             pause, ends_rest = self.guarded_turn()
             if pause > 0 and not self.is_over():  # the turn may have been the last; its wake-up was cleared
                 heartbeat.beat(rest=pause)
-                rest(pause, ends_rest)
-
-
-def rest(pause: float, ends_rest: threading.Event) -> None:
-    """Rest for so many seconds, or until the event is set; keep the connection for the first of them."""
-    if pause > KEPT and not ends_rest.wait(KEPT):
-        close_all_connections()
-        pause -= KEPT
-    ends_rest.wait(None if math.isinf(pause) else pause)
+                if pause > KEPT and not ends_rest.wait(KEPT):
+                    close_all_connections()
+                    pause -= KEPT
+                ends_rest.wait(None if math.isinf(pause) else pause)
 
 
 class Recovery:

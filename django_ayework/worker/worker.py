@@ -20,6 +20,7 @@ from django_ayework.conf import get_settings
 from django_ayework.define.requests import new_uuid7
 from django_ayework.define.types import registry
 from django_ayework.documentation import documented, logged
+from django_ayework.doers.base import NOT_CLOSED, guarded
 from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.hooks import report, send
 from django_ayework.flow.notify import close_idle, listening_thread, revoked_works
@@ -29,7 +30,7 @@ from django_ayework.heartbeat import Heartbeat
 from django_ayework.rules.controls import Scope
 from django_ayework.rules.formatting import error_text
 from django_ayework.rules.health import Phase
-from django_ayework.store.connections import close_all_connections
+from django_ayework.store.connections import close_all_connections, tidy_connections
 from django_ayework.store.sessions import counting_threads, engine_session, pool_size
 from django_ayework.worker import bounds
 from django_ayework.worker.admission import BacklogMonitor, Backpressure, Retirement, asked_slots, named, park
@@ -37,7 +38,7 @@ from django_ayework.worker.arrivals import arrivals_for
 from django_ayework.worker.attempt import Ended
 from django_ayework.worker.claimer import Claimer, Commands, Prefetch
 from django_ayework.worker.dispatch import Dispatcher
-from django_ayework.worker.executor import Executor, Load, tend_connections
+from django_ayework.worker.executor import Executor, Load
 from django_ayework.worker.health import Watchdog, WatchedThread, WorkerHealth, WorkerRegistration
 from django_ayework.worker.in_flight import ActiveWork, Delivery, InFlight, active_works
 from django_ayework.worker.leases import LeaseThread
@@ -202,8 +203,7 @@ class Worker(Engine):
         """Stop the worker, and wait for that; return whether it has ended.
 
         The worker claims no more works, lets running works finish within ``SHUTDOWN_GRACE``, and releases the
-        others. It may not end when the database does not answer. Its works then run again once their leases
-        have lapsed.
+        others. It may not end when the database does not answer. The leases of its works then lapse.
         """
         self.request_stop()
         return self._thread is None or ends_in_time(self._thread, self.id)
@@ -366,13 +366,12 @@ class Worker(Engine):
             pause = min(pause, self._dispatcher.hand_out_due())  # the turn may have filled batches
             self.health.note(trouble)
             if pause:
-                tend_connections()
+                guarded(tidy_connections, NOT_CLOSED)
                 heartbeat.beat(rest=pause)
                 self._wake.wait(pause)
 
     def _turn(self) -> float:
         """Claim as much as there is room for, and hand it out; return how long there is nothing to do."""
-        self._prefetch.measure(self._in_flight.finished)
         wanted, room = self._wanted(), self._dispatcher.gathering.room()
         has_room = self._dispatcher.doers_have_room() or wanted > 0
         held_for = self._backpressure.pause(self._in_flight.active)
@@ -407,7 +406,7 @@ class Worker(Engine):
 
     def _wanted(self) -> int:
         """Return for how many slots to claim now; none while enough is in hand."""
-        target = self._prefetch.target
+        target = self._prefetch.target(self._in_flight.finished)
         # In big bites while works are quick, at once if slots idle. Works are counted after the mark is set:
         # an end that the count misses meets the mark, and wakes this thread.
         self._in_flight.low_water = max(self.concurrency - 1, target // 2)
@@ -445,6 +444,6 @@ class Worker(Engine):
 
     def _settled(self, deliveries: list[Delivery]) -> None:
         """Forget settled works; claim again if a limit has held others of their types back."""
-        super()._settled(deliveries)
+        self._in_flight.settle(deliveries)
         if self._claimer.make_room(delivery.type for delivery in deliveries):
             self._wake.set()
