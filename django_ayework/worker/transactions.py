@@ -174,7 +174,7 @@ class AttemptTransactions:
         """
         self._require("complete", is_async=True)
         self.is_completing = True
-        return await in_thread(partial(self._completed, context, act))
+        return await in_thread(partial(self._complete_here, context, act))
 
     def _prepared(self, act: Callable[[], T]) -> T:
         with OwnTransaction(self, settles=False):
@@ -182,23 +182,20 @@ class AttemptTransactions:
             require_plain_act(self._work_type, "prepare", returned)
             return returned
 
-    def _completed(self, context: Context, act: Callable[[], T]) -> T:
-        try:
-            return self._complete_here(context, act)
-        finally:
-            self.is_completing = False
-
     def _complete_here(self, context: Context, act: Callable[[], T]) -> T:
         before = len(context.built)
-        with forgetting(context, before), OwnTransaction(self, settles=True) as own:
-            self._require_own()
-            returned = act()
-            require_plain_act(self._work_type, "complete", returned)
-            outcome = root_of(context, since=before) if returned is None else returned
-            settlement = settlement_of(self._work_type, self.delivery, outcome, context)
-            self._settle(settlement, own)
-        self.given, self.settlement = outcome, settlement
-        return returned
+        try:
+            with forgetting(context, before), OwnTransaction(self, settles=True) as own:
+                self._require_own()
+                returned = act()
+                require_plain_act(self._work_type, "complete", returned)
+                outcome = root_of(context, since=before) if returned is None else returned
+                settlement = settlement_of(self._work_type, self.delivery, outcome, context)
+                self._settle(settlement, own)
+            self.given, self.settlement = outcome, settlement
+            return returned
+        finally:
+            self.is_completing = False
 
     def _settle(self, settlement: Settlement, own: OwnTransaction) -> None:
         """Write the outcome within the transaction; raise when the work is somebody else's meanwhile."""
@@ -321,7 +318,12 @@ class OwnTransaction:
     def _end(self, error: BaseException | None, trace: Any) -> None:
         delivery, depth = self.attempt.delivery, self.attempt.depth
         left = unwound(connection(), depth + 1, error)
-        refusal = error or self._refused_end(bool(left))
+        if left and error is None:
+            refusal: BaseException | None = self._refusal(
+                "leave transaction.atomic() open inside its transaction"
+            )
+        else:
+            refusal = error or self.spoilt()
         if refusal is not None:
             self._blocks.__exit__(type(refusal), refusal, trace)
             if error is None:
@@ -342,12 +344,6 @@ class OwnTransaction:
             except BaseException as raised:  # whatever it is, the work has succeeded
                 message = f"work {delivery.row.id} had succeeded when {callback.run!r} raised"
                 report(raised, "commit", message)
-
-    def _refused_end(self, left: bool) -> InvalidInstruction | None:
-        """Return why a block cannot be committed that has ended without an error."""
-        if left:
-            return self._refusal("leave transaction.atomic() open inside its transaction")
-        return self.spoilt()
 
     def spoilt(self) -> InvalidInstruction | None:
         """Return an error if the commit would roll back unnoticed: after a caught error, or a close."""
