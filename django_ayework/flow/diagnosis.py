@@ -18,6 +18,7 @@ from django_ayework.define.requests import GATE_TYPE
 from django_ayework.define.types import registry
 from django_ayework.flow.explain import live_workers
 from django_ayework.flow.maintenance import ends_of_unneeded, overdue_types
+from django_ayework.flow.notify import reaches_remote
 from django_ayework.flow.overview import overview
 from django_ayework.flow.startup_checks import (
     in_one_line,
@@ -28,7 +29,7 @@ from django_ayework.flow.startup_checks import (
 )
 from django_ayework.models import WorkerProcess
 from django_ayework.ports.pubsub import get_pubsub
-from django_ayework.ports.pubsub.base import Listening, PubSub, connections_of, reaches_others
+from django_ayework.ports.pubsub.base import Listening, PubSub, connections_of
 from django_ayework.ports.queue import PoppedId, Queue, get_queue
 from django_ayework.rules import diagnosis as judge
 from django_ayework.rules import server_diagnosis as judge_server
@@ -163,7 +164,7 @@ def check_wakeups() -> Diagnosis:
     """Send a message to this very process through the project's PubSub, or wait until its watch begins."""
     pubsub = get_pubsub()
     kind = type(pubsub).__name__
-    if reaches_others(pubsub):
+    if reaches_remote():
         seconds = first_message(pubsub, CHANNEL, secrets.token_hex(8))
         return judge.of_wakeups(kind, seconds, is_round_trip=True)
     if isinstance(pubsub, Listening):

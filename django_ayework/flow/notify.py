@@ -22,7 +22,6 @@ from django_ayework.flow.hooks import report
 from django_ayework.flow.sending import Sender, push_pending
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.ports.pubsub import get_pubsub
-from django_ayework.ports.pubsub.base import is_live, is_quick, reaches_others
 from django_ayework.rules.notifications import (
     ANSWERED,
     ANYTHING,
@@ -202,9 +201,8 @@ class NotificationSender(Sender[Notification]):
     def publish(self, notification: Notification) -> None:
         """Send a notification soon, unless no other process can receive it."""
         try:
-            pubsub = get_pubsub()
-            if reaches_others(pubsub):
-                self.send_soon(notification, is_quick(pubsub))
+            if reaches_remote():
+                self.send_soon(notification, bool(getattr(get_pubsub(), "is_quick", False)))
         except Exception as error:
             self.fail(error)
 
@@ -293,7 +291,12 @@ def end_subscription(unsubscribe: Unsubscribe) -> None:
 
 def receives_remote() -> bool:
     """Tell whether notifications of other processes arrive at the moment, so that polling may be rarer."""
-    return is_live(get_pubsub())
+    return bool(getattr(get_pubsub(), "is_live", False))
+
+
+def reaches_remote() -> bool:
+    """Tell whether notifications may arrive in other processes."""
+    return bool(getattr(get_pubsub(), "reaches_others", True))
 
 
 def call_later(seconds: float, call: Callable[[], object]) -> None:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 from django.db import connection, transaction
 
+from django_ayework.flow.notify import Notification, reaches_remote, receives_remote, sender
 from django_ayework.ports.pubsub import (
     BUILT_IN,
     MariadbPubSub,
@@ -20,7 +21,7 @@ from django_ayework.ports.pubsub import (
     get_pubsub,
 )
 from django_ayework.ports.pubsub import base as listening
-from django_ayework.ports.pubsub.base import LocalPubSub, PollingPubSub, is_live, is_quick, reaches_others
+from django_ayework.ports.pubsub.base import LocalPubSub, PollingPubSub
 from django_ayework.rules.notifications import due_from_text
 from django_ayework.store import notifications
 from django_ayework.testing.factories import WorkFactory
@@ -74,18 +75,29 @@ def test_a_pubsub_of_a_project_is_a_class_or_its_path(settings, given):
     assert get_pubsub() is get_pubsub()
 
 
-def test_a_pubsub_without_flags_is_slow_reaches_others_and_is_not_live():
-    class Plain:
-        publish = subscribe = close = lambda self, *arguments: None
+class Plain:
+    """A PubSub of a project without flags."""
 
-    plain, polling, messages = Plain(), PollingPubSub(), []
-    assert isinstance(plain, PubSub)
-    assert (is_live(plain), is_quick(plain), reaches_others(plain)) == (False, False, True)
+    publish = subscribe = close = lambda self, *arguments: None
+
+
+def test_a_pubsub_without_flags_is_slow_reaches_others_and_is_not_live(settings, monkeypatch):
+    sent = []
+    monkeypatch.setattr(sender, "send_soon", lambda notification, is_quick: sent.append(is_quick))
+    settings.AYEWORK = {"PUBSUB": Plain}
+    assert isinstance(get_pubsub(), PubSub)
+    sender.publish(Notification(ended=["a"]))
+    assert (receives_remote(), reaches_remote(), sent) == (False, True, [False])
+
+
+def test_a_pubsub_that_only_polls_sends_nothing(settings):
+    settings.AYEWORK = {"PUBSUB": "polling"}
+    polling, messages = PollingPubSub(), []
     unsubscribe = polling.subscribe("due", messages.append)
     polling.publish("due", "hello")
     unsubscribe()
     polling.close()
-    assert (messages, reaches_others(polling)) == ([], False)
+    assert (messages, reaches_remote()) == ([], False)
 
 
 @on_postgres
@@ -106,7 +118,7 @@ def test_on_mariadb_only_a_listener_to_due_works_starts_a_thread():
 
 def test_to_forget_touches_what_can_be_forgotten_only():
     forget_all()
-    assert all(not is_live(pubsub) for pubsub in BUILT_IN.values())
+    assert not any(getattr(pubsub, "is_live", False) for pubsub in BUILT_IN.values())
 
 
 def status_of_fork(act):

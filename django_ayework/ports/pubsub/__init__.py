@@ -64,7 +64,7 @@ class Watching(Listening):
 class MariadbPubSub(Watching):
     """Calls listeners for due works with a message that names those, soon after they became pending.
 
-    It receives nothing else, so ``is_live()`` is False: workers poll for the rest as often as without it.
+    It receives nothing else, so ``is_live`` is False: workers poll for the rest as often as without it.
     """
 
     name = "arrivals"

@@ -57,24 +57,9 @@ class PubSub(Protocol):
         ...
 
 
-def is_live(pubsub: PubSub) -> bool:
-    """Tell whether messages of other processes are received at the moment."""
-    return bool(getattr(pubsub, "is_live", False))
-
-
-def reaches_others(pubsub: PubSub) -> bool:
-    """Tell whether to publish has any effect outside of this process."""
-    return bool(getattr(pubsub, "reaches_others", True))
-
-
 def connections_of(pubsub: PubSub) -> tuple[str, ...]:
     """Return what a process has connections to the queue's database for because of it."""
     return tuple(getattr(pubsub, "connections", ()))
-
-
-def is_quick(pubsub: PubSub) -> bool:
-    """Tell whether the thread that commits may publish, rather than another one."""
-    return bool(getattr(pubsub, "is_quick", False))
 
 
 logger = logging.getLogger("django_ayework")
