@@ -46,9 +46,7 @@ def plan_of(returned: object, context: Context, strict: bool) -> Plan:
     instruction that was built but not returned.
     """
     instruction = as_instruction(returned, context)
-    reached = set() if instruction is None else require_own(instruction, context)
-    if strict:
-        require_all_returned(context, reached)
+    require_own(instruction, context, strict)
     plan = EMPTY if instruction is None else compiled(instruction)
     return plan if context.given_output is NOTHING else plan._replace(output=context.given_output)
 
@@ -113,10 +111,13 @@ def as_instruction(returned: object, context: Context) -> Instruction[Any, Any] 
     raise invalid(context, problem, code="return-refused")
 
 
-def require_own(instruction: Instruction[Any, Any], context: Context) -> set[int]:
-    """Return the identities of the nodes reached. Raises for a node of another context."""
+def require_own(instruction: Instruction[Any, Any] | None, context: Context, strict: bool) -> None:
+    """Raise for an instruction of another context; if ``strict``, also for one that was not returned.
+
+    An instruction that was built but not returned would silently do nothing.
+    """
     reached = set()
-    for node in nodes_of(instruction):
+    for node in () if instruction is None else nodes_of(instruction):
         if node.context is not context:
             raise invalid(
                 context,
@@ -124,12 +125,7 @@ def require_own(instruction: Instruction[Any, Any], context: Context) -> set[int
                 code="instruction-of-another-context",
             )
         reached.add(id(node))
-    return reached
-
-
-def require_all_returned(context: Context, reached: set[int]) -> None:
-    """Raise when an instruction was built but not returned: it would silently do nothing."""
-    for node in context.built:
+    for node in context.built if strict else ():
         if id(node) not in reached:
             raise invalid(
                 context,
