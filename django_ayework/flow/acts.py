@@ -240,15 +240,11 @@ def each(ids: Sequence[str], act: Callable[[str], object], report: ActReport | N
         except Error as error:
             if in_transaction() or not report.done:
                 raise
-            report.refused.update((left, not_reached(left, error)) for left in chosen[number:])
+            text = f"and it has refused a statement: {sentence(' '.join(str(error).split()))}"
+            for left in chosen[number:]:
+                report.refused[left] = f"expected the database to take the act on {left}, {text}"
             break
     return report
-
-
-def not_reached(id: str, error: Error) -> str:
-    """Return the sentence for a work that was left alone because the database has refused a statement."""
-    text = sentence(" ".join(str(error).split()))
-    return f"expected the database to take the act on {id}, and it has refused a statement: {text}"
 
 
 # Retrying several works.

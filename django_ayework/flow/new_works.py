@@ -144,6 +144,7 @@ class RowTemplate:
         start = self.start
         run_at = start or now if isinstance(start, datetime | None) else later(now, start)
         dedup_key, dedup_type = lineage.dedup_of(self.row.type, self.dedup)
+        turn = turn_text(first_turn(now)) if self.row.fairness else ""  # if it is the first of its lane
         deadline = self.deadline
         if self.expires is not None:
             deadline = resolve_deadline(now, self.expires, deadline)
@@ -158,15 +159,9 @@ class RowTemplate:
             run_at=run_at,
             dedup_key=dedup_key,
             dedup_type=dedup_type,
-            sort_key=self._sort_key(now),
+            sort_key=(self.row.unit or "") if self.goes_by_unit else turn,
             options=with_headers(self.row.options, headers) if headers else self.row.options,
         )
-
-    def _sort_key(self, now: datetime) -> str:
-        """Return the unit, the turn of a work that is the first of its lane to have one, or nothing."""
-        if self.goes_by_unit:
-            return self.row.unit or ""
-        return turn_text(first_turn(now)) if self.row.fairness else ""
 
     def new_work(self, request: WorkRequest[Any, Any], row: WorkRow) -> NewWork:
         """Return the work of a request; ``row`` is from row_at(). Raises NotEncodable or PayloadTooLarge."""

@@ -110,11 +110,6 @@ def midnight(day: date, tz: str) -> datetime:
     return datetime.combine(day, time.min, tzinfo=zone_of(tz))
 
 
-def last_moment(day: date, tz: str) -> datetime:
-    """Return the last moment of a day; a datetime is a moment already."""
-    return day if isinstance(day, datetime) else midnight(day + timedelta(days=1), tz) - INSTANT
-
-
 # Keeping rows in step with the code
 
 
@@ -240,12 +235,15 @@ def columns_of(declared: DeclaredSchedule) -> dict[str, Any]:
     """Return a declaration as columns."""
     tz = declared.tz or settings.TIME_ZONE
     same = ("kind", "cron", "every", "overlap", "catch_up", "dst", "jitter")
+    end = declared.end
+    if end is not None and not isinstance(end, datetime):  # the last moment of the day
+        end = midnight(end + timedelta(days=1), tz) - INSTANT
     return {
         **{column: getattr(declared, column) for column in same},
         "function": declared.function[:255],
         "tz": tz,
         "start_at": None if declared.start is None else midnight(declared.start, tz),
-        "end_at": None if declared.end is None else last_moment(declared.end, tz),
+        "end_at": end,
     }
 
 

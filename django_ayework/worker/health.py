@@ -84,7 +84,8 @@ class Watchdog:
     def _check_file(self, file: str) -> None:
         """Compare the file with the one that was there at the first check."""
         try:
-            identity: tuple[int, int] | None = identity_of(file)
+            found = os.stat(file)
+            identity: tuple[int, int] | None = (found.st_dev, found.st_ino)
         except FileNotFoundError:
             identity = None
         except OSError:  # its folder cannot be read at the moment
@@ -142,12 +143,6 @@ def position_of(thread: int | None) -> str:
     frames = frames_of_thread(thread) if thread is not None else []
     places = traceback.StackSummary.extract((frame, frame.f_lineno) for frame in reversed(frames))
     return "".join(places.format()).rstrip()
-
-
-def identity_of(file: str) -> tuple[int, int]:
-    """Return what tells a file from another one at the same path."""
-    found = os.stat(file)
-    return found.st_dev, found.st_ino
 
 
 HealthReport = tuple[Health, Sequence[Signs]]

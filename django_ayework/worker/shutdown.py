@@ -39,7 +39,12 @@ def wind_down(worker_id: str, in_flight: InFlight, until: float, begins_claimed:
         time.sleep(CHECK_EVERY)
     withdrawn = in_flight.withdraw()
     kept = release_all(worker_id, withdrawn)
-    announce_grace(worker_id, len(in_flight.running()), until - time.monotonic())
+    running, seconds = in_flight.running(), until - time.monotonic()
+    if running and seconds > 0:
+        logger.info(
+            "Worker %s stops. It waits up to %.0f s for %s.",
+            worker_id, seconds, counted(len(running), "running work"),
+        )  # fmt: skip
     while in_flight.running() and time.monotonic() < until:
         time.sleep(CHECK_EVERY)
     running = in_flight.running()
@@ -47,15 +52,6 @@ def wind_down(worker_id: str, in_flight: InFlight, until: float, begins_claimed:
     left = release_all(worker_id, [*kept, *running])
     in_flight.settle([*withdrawn, *running])
     return len(left)
-
-
-def announce_grace(worker_id: str, running: int, seconds: float) -> None:
-    """Log for how many works the worker waits, and for how long at most."""
-    if running and seconds > 0:
-        logger.info(
-            "Worker %s stops. It waits up to %.0f s for %s.",
-            worker_id, seconds, counted(running, "running work"),
-        )  # fmt: skip
 
 
 def abort_for_shutdown(deliveries: list[Delivery]) -> None:
