@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import islice
 
 from django_ayework.define.handles import WorkCount
@@ -93,18 +92,13 @@ def fleet_figures() -> FleetFigures:
     waiting, _ = pending_counts(lanes)
     by_status = {status: backlog.depths_at(status, MOST_COUNTED) for status in backlog.IN_ORDER}
     by_status[Status.DEAD] = backlog.dead_depths(MOST_COUNTED)
+    ages: dict[Lane, float] = {}
+    for depth in (*waiting, *backlog.overdue_depths(now, MOST_COUNTED)):
+        lane = Lane(depth.queue, depth.type)
+        ages[lane] = max(ages.get(lane, 0.0), longest_wait([depth], now))
     return FleetFigures(
         waiting=waiting,
-        ages=ages_of([*waiting, *backlog.overdue_depths(now, MOST_COUNTED)], now),
+        ages=ages,
         by_status=by_status,
         workers=len(live_workers(now)),
     )
-
-
-def ages_of(due: Sequence[Depth], now: datetime) -> dict[Lane, float]:
-    """Return the seconds for which the oldest due work of each lane has been due."""
-    ages: dict[Lane, float] = {}
-    for depth in due:
-        lane = Lane(depth.queue, depth.type)
-        ages[lane] = max(ages.get(lane, 0.0), longest_wait([depth], now))
-    return ages

@@ -134,11 +134,6 @@ def check_retention() -> Diagnosis:
     return judge.of_retention(found, MOST_COUNTED)
 
 
-def check_versions() -> Diagnosis:
-    """Compare the versions of live workers with that of this code."""
-    return judge.of_versions([worker.version for worker in live()], project_version())
-
-
 def live() -> list[WorkerProcess]:
     """Return the workers that are alive."""
     return live_workers(clock.now())
@@ -257,7 +252,7 @@ CHECKS: dict[str, Check] = {
     "types": check_types,
     "schedules": check_schedules,
     "retention": check_retention,
-    "versions": check_versions,
+    "versions": lambda: judge.of_versions([worker.version for worker in live()], project_version()),
     "clocks": check_clocks,
     "wake_ups": check_wakeups,
     "delivery": check_delivery,

@@ -174,7 +174,8 @@ class Artist:
         """Return the picture."""
         picture = layout({node.id: self.size(node) for node in self.folded.nodes}, self.folded.edges)
         titles = {node.id: self.heading(node) for node in self.folded.nodes}
-        ordered = sorted(self.folded.nodes, key=lambda node: box_key(picture.boxes[node.id]))
+        boxes = picture.boxes  # nodes are read by layer, from top to bottom
+        ordered = sorted(self.folded.nodes, key=lambda node: (boxes[node.id].layer, boxes[node.id].y))
         return Drawing(
             width=ceil(picture.width),
             height=ceil(picture.height),
@@ -334,11 +335,6 @@ def look_of(status: str) -> str:
 def number_text(value: int) -> str:
     """Return a number with its thousands apart."""
     return number_format(value, use_l10n=True, force_grouping=True)
-
-
-def box_key(box: Box) -> tuple[int, float]:
-    """Return what puts nodes in the order in which they are read: by layer, from top to bottom."""
-    return box.layer, box.y
 
 
 def anchor(id: str) -> str:

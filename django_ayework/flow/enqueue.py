@@ -103,7 +103,8 @@ def insert_plain(new_work: NewWork, own_id: str | None) -> Handle[Any, Any]:
         if own_id is not None:
             raise taken_id(own_id)
         leave_existing([row])
-        return existing_handle(row.id)
+        known = find_row(row.id)
+        return Handle(row.id, known.group if known else row.id, deduplicated=True)
     if in_transaction():
         remember_uncommitted([row.id])
     effects = Effects(row.queued_at)
@@ -164,12 +165,6 @@ def handles_of(ids: Sequence[str], inserted: Mapping[str, WorkRow]) -> list[Hand
             handles.append(Handle(id, row.group, deduplicated=id in seen, chain_id=id))
         seen.add(id)
     return handles
-
-
-def existing_handle(id: str) -> Handle[Any, Any]:
-    """Return the handle of a work that was queued before."""
-    row = find_row(id)
-    return Handle(id, row.group if row else id, deduplicated=True)
 
 
 def taken_id(own_id: str) -> InvalidWorkId:

@@ -162,11 +162,6 @@ def announce_starts() -> None:
         send(signals.batch_announced, f"of a batch of {batch.kind}", None, batch=batch)
 
 
-def announce_refused(row: WorkRow, cause: str) -> None:
-    """Announce that the outcome of an attempt came too late: another process had moved the work before."""
-    send(signals.outcome_refused, "of a refused outcome", row.type, work_id=row.id, cause=cause)
-
-
 def announce(event: WorkEvent) -> None:
     """Send the signal and call the hooks of the type and of the settings; errors are reported, not raised."""
     if event.work is None:

@@ -214,19 +214,15 @@ def outside(
     some = list(missing)[:MOST_OUTSIDE]
     found = {row.id: row for row in members_by_id(some)}
     for step in last_members([id for id in some if missing[id].chain]):
-        if step.chain is not None:
-            found[step.chain] = later(found.get(step.chain), step)
+        known = found.get(step.chain or "")
+        if step.chain is not None and (known is None or step.step >= known.step):
+            found[step.chain] = step
     for id, watch in missing.items():
         row = found.get(id)
         if row is None:
             yield Member(id=id, type="", status=watch.outcome or UNKNOWN, kind=NodeKind.OUTSIDE)
         else:
             yield replace(row, id=id, kind=NodeKind.OUTSIDE)
-
-
-def later(one: Member | None, other: Member) -> Member:
-    """Return the later of two steps of a chain."""
-    return other if one is None or other.step >= one.step else one
 
 
 def waits(

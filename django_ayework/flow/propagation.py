@@ -77,8 +77,11 @@ class AttemptOfRows(RunningAttempt):
         return None if self.is_batch else arguments_for_people(self._work_type, self._arguments)
 
     def waited_for(self, limit: int) -> Sequence[Mapping[str, str]]:
-        """Return the headers of works that the first work had waited for."""
-        return headers_waited_for(self._rows[0], limit)
+        """Return the headers of the first works and chains that the first work had waited for."""
+        row, options = self._rows[0], decode_options(self._rows[0].options)
+        candidates = (gate_of(row, options), row.id if options.blocked else None)
+        waiters = [waiter for waiter in candidates if waiter is not None]
+        return read(partial(headers_watched_by, waiters, limit)) if waiters else []
 
     def attach(self, logged: AbstractContextManager[None]) -> bool:
         """Ask the propagators for their blocks, to enter within ``logged``; return whether there are any."""
@@ -126,14 +129,6 @@ def attempted_work(row: WorkRow, headers: Mapping[str, str]) -> AttemptedWork:
     """Return the description of one work for propagators."""
     attempts = decode_options(row.options).retry.attempts
     return AttemptedWork(row.id, row.type, row.queue, row.group, row.attempt, attempts, row.worker, headers)
-
-
-def headers_waited_for(row: WorkRow, limit: int) -> list[Mapping[str, str]]:
-    """Return the headers of the first works and chains that this work had waited for."""
-    options = decode_options(row.options)
-    candidates = (gate_of(row, options), row.id if options.blocked else None)
-    waiters = [waiter for waiter in candidates if waiter is not None]
-    return read(partial(headers_watched_by, waiters, limit)) if waiters else []
 
 
 def headers_watched_by(waiters: Sequence[str], limit: int) -> list[Mapping[str, str]]:

@@ -148,22 +148,16 @@ def try_step(id: int) -> Did:
     if row.queued and has_ended(row.last_group):
         return fire_queued(row, now)
     if row.next_at is None and row.kind == "next":
-        return ask_function(row, now)
+        # Asked before anything is written: an exception leaves the row as it was. The moment is stored under
+        # the lock, so that every process fires the same occurrence.
+        next_at = next_moment(row, now)
+        due_at = due_moment(row, next_at, row.queued, now)
+        change_schedule(row.pk, {"next_at": next_at, "due_at": due_at, **NO_FAILURE})
+        return Did.ASKED
     if row.next_at is None or row.next_at > now:
         change_schedule(row.pk, {"due_at": due_moment(row, row.next_at, row.queued, now)})
         return Did.NOTHING
     return fire_occurrence(row, row.next_at, now)
-
-
-def ask_function(row: Schedule, now: datetime) -> Did:
-    """Ask a function for the next moment, before anything is written: an exception leaves the row as it was.
-
-    The moment is stored under the lock, so that every process fires the same occurrence.
-    """
-    next_at = next_moment(row, now)
-    due_at = due_moment(row, next_at, row.queued, now)
-    change_schedule(row.pk, {"next_at": next_at, "due_at": due_at, **NO_FAILURE})
-    return Did.ASKED
 
 
 def fire_occurrence(row: Schedule, first: datetime, now: datetime) -> Did:

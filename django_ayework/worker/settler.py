@@ -16,11 +16,11 @@ from contextlib import suppress
 
 from django.db import DatabaseError, Error
 
+from django_ayework import signals
 from django_ayework.define.context import AbortReason
 from django_ayework.documentation import logged
 from django_ayework.flow.context_services import EngineServices
-from django_ayework.flow.events import announce_refused
-from django_ayework.flow.hooks import report
+from django_ayework.flow.hooks import report, send
 from django_ayework.flow.outcomes import as_failure, log_failure
 from django_ayework.flow.settle import (
     Locked,
@@ -427,7 +427,8 @@ def log_refused(deliveries: Sequence[Delivery]) -> None:
         report(error, "queue", f"{counted(len(unclear), 'work')} could not be looked up", brief=True)
     for delivery in deliveries:
         is_cancelled = delivery.row.id in cancelled
-        announce_refused(delivery.row, "cancelled" if is_cancelled else "moved")
+        cause, row = "cancelled" if is_cancelled else "moved", delivery.row
+        send(signals.outcome_refused, "of a refused outcome", row.type, work_id=row.id, cause=cause)
         if is_cancelled:
             logger.info("The outcome of work %s came too late: the work was cancelled.", delivery.row.id)
         else:
