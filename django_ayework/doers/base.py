@@ -97,13 +97,8 @@ def guarded(act: Callable[[], object], message: str) -> None:
 
 def run_task(task: Callable[[], object], message: str = "a task of a doer raised") -> None:
     """Run a task in a doer's thread. It meets no broken connection, and leaves none behind."""
-    tidy_connections()
+    guarded(providers.tidy_connections, NOT_CLOSED)
     guarded(task, message)
-    tidy_connections()
-
-
-def tidy_connections() -> None:
-    """Close this thread's broken and outdated connections."""
     guarded(providers.tidy_connections, NOT_CLOSED)
 
 

@@ -76,10 +76,11 @@ def of_work(work: Mapping[str, Any], now: datetime) -> ProgressFigures:
     status = work["status"]
     done, total, note = reported(work["progress"])
     started_at = work["started_at"] if status == Status.RUNNING else None
+    is_again = status == Status.SCHEDULED and work["attempt"]
     waits = status in (Status.SCHEDULED, Status.PENDING, Status.BLOCKED)
     return ProgressFigures(
         state=state_of(status),
-        words=words_of(status, work["attempt"]),
+        words=_("Will be tried again") if is_again else str(WORDS.get(status, status)),
         done=0 if waits else done,
         total=total,
         note="" if waits else note,
@@ -98,9 +99,9 @@ def of_group(group: Mapping[str, Any], root: Mapping[str, Any] | None, now: date
     has_begun = ended > 0 or root is None or started_at is not None
     left = words_left(ended, group["total"], started_at, now)
     state, status = ("running", Status.RUNNING) if has_begun else ("waiting", Status.PENDING)
-    return ProgressFigures(
-        state, str(WORDS[status]), ended, group["total"], failed_in_words(group["dead"]), left
-    )
+    failed = ngettext("%(count)d failed", "%(count)d failed", group["dead"]) % {"count": group["dead"]}
+    note = failed if group["dead"] else ""
+    return ProgressFigures(state, str(WORDS[status]), ended, group["total"], note, left)
 
 
 def end_of_group(group: Mapping[str, Any], root: Mapping[str, Any] | None) -> tuple[str, str]:
@@ -119,18 +120,6 @@ def state_of(status: str) -> str:
     if status in (Status.BLOCKED, Status.SCHEDULED, Status.PENDING):
         return "waiting"
     return "failed" if status == Status.DEAD else str(status)
-
-
-def words_of(status: str, attempt: int) -> str:
-    """Return a status in words; a work that was tried is tried again."""
-    if status == Status.SCHEDULED and attempt:
-        return _("Will be tried again")
-    return str(WORDS.get(status, status))
-
-
-def failed_in_words(dead: int) -> str:
-    """Return how many works have failed, in words; empty for none."""
-    return ngettext("%(count)d failed", "%(count)d failed", dead) % {"count": dead} if dead else ""
 
 
 def words_left(done: float, total: float | None, started_at: datetime | None, now: datetime) -> str:
