@@ -213,13 +213,16 @@ def record_all(unit_of_work: UnitOfWork, won: Sequence[Settlement]) -> None:
         if not isinstance(ending, Success):
             record_decision(unit_of_work, settlement, ending)
         elif tells_groups or ending.new_works or ending.outputs or ending.needs_group:
-            record_success(unit_of_work, settlement, ending)
+            record_success(unit_of_work, row, ending)
         else:
             plain.append(settlement)
             if row.group_id is not None:
                 unit_of_work.groups.contributed(row.group_id, row.id, ending.contributions)
-    if plain:
-        record_plain_successes(unit_of_work, plain)
+    if plain:  # nothing follows from them but the ends of their groups and chains
+        unit_of_work.all_succeeded([settlement.row for settlement in plain])
+    successes = [settlement for settlement in won if isinstance(settlement.ending, Success)]
+    if any(has_receivers(Kind.SUCCEEDED, type) for type in {settlement.row.type for settlement in successes}):
+        unit_of_work.effects.batches.append(Successes(Kind.SUCCEEDED, unit_of_work.now, successes))
 
 
 class Successes(EventBatch[Settlement]):
@@ -233,14 +236,6 @@ class Successes(EventBatch[Settlement]):
         return work_event(self.kind, after, self.at)
 
 
-def record_plain_successes(unit_of_work: UnitOfWork, plain: Sequence[Settlement]) -> None:
-    """Record the ends of works from which nothing follows but the ends of their groups and chains."""
-    rows = [settlement.row for settlement in plain]
-    unit_of_work.all_succeeded(rows)
-    if any(has_receivers(Kind.SUCCEEDED, type) for type in {row.type for row in rows}):
-        unit_of_work.effects.batches.append(Successes(Kind.SUCCEEDED, unit_of_work.now, plain))
-
-
 def continues(ending: Success | AttemptDecision) -> bool:
     """Tell whether the work's chain goes on."""
     if not isinstance(ending, Success) or not ending.new_works:
@@ -248,12 +243,11 @@ def continues(ending: Success | AttemptDecision) -> bool:
     return ending.new_works[-1].row.chain_id is not None  # a continuation comes last
 
 
-def record_success(unit_of_work: UnitOfWork, settlement: Settlement, success: Success) -> None:
-    """Record what follows from a success.
+def record_success(unit_of_work: UnitOfWork, row: WorkRow, success: Success) -> None:
+    """Record what follows from a success; ``row`` is as the worker has read it.
 
     Children are recorded before the end of their parent, so that the group does not settle in between.
     """
-    row = settlement.row  # as the worker has read it
     after = row.after(success_of(row, success, unit_of_work.now))
     if after.group_id is not None:
         if row.group_id is None:
@@ -262,7 +256,6 @@ def record_success(unit_of_work: UnitOfWork, settlement: Settlement, success: Su
     if success.new_works:
         require_new_steps(success, unit_of_work.insert(success.new_works))
     unit_of_work.outputs += success.outputs
-    unit_of_work.effects.happened(Kind.SUCCEEDED, after, settlement.seconds)
     unit_of_work.ended(after, Status.SUCCESS, continues(success))
 
 

@@ -29,11 +29,15 @@ from django_ayework import (
 )
 from django_ayework.define.handles import WorkEvent
 from django_ayework.flow import events
+from django_ayework.flow.new_works import Lineage, build_new_works
+from django_ayework.flow.outcomes import as_failure
+from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.models import Work
 from django_ayework.propagation import Propagator
 from django_ayework.testing import drain, enqueued, now, running_worker, time_travel
 from tests.app.works import add, fail
 from tests.flow.kit import ONCE, connected, parent, stated
+from tests.races.rivals import claim_all
 
 pytestmark = pytest.mark.django_db
 OF_WORKS = {
@@ -350,6 +354,24 @@ def test_a_batch_has_the_events_of_a_transaction_and_how_long_handlers_ran(batch
     *queued, _, succeeded = (item for batch in batches for item in batch.items)
     assert [item.seconds for item in queued] == [None] * 3
     assert 0 < succeeded.seconds < 60
+
+
+@pytest.mark.django_db(transaction=True)
+def test_one_batch_has_all_successes_of_a_transaction(batches):
+    handles = enqueue_many([add(a=1, b=1), fail(), add(a=2, b=2)])
+    rows = claim_all()
+    plain, failing, fanning = [rows[handle.id] for handle in handles]
+    children = tuple(build_new_works([add(a=3, b=3)], Lineage.of(fanning)))
+    batches.clear()
+    settle(
+        [
+            Settlement(plain, Success("2")),
+            as_failure(Settlement(failing, Success()), ValueError("no")),
+            Settlement(fanning, Success("4", new_works=children)),
+        ]
+    )
+    assert kinds(batches) == ["failed", "queued", "succeeded"]
+    assert [event.work.result for event in batches[-1]] == [2, 4]
 
 
 def test_batches_have_the_events_that_single_receivers_get(batches):
