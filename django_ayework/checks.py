@@ -34,7 +34,7 @@ from django_ayework.define.schedules import schedules
 from django_ayework.define.types import AnyWorkType, WorkType, registry
 from django_ayework.documentation import with_entry
 from django_ayework.errors import did_you_mean
-from django_ayework.flow.startup_checks import unloaded_modules, wrong_isolation
+from django_ayework.flow.startup_checks import unloaded_modules, without_commits, wrong_isolation
 from django_ayework.rules.signatures import misfit
 from django_ayework.store.sessions import narrow_charset
 
@@ -90,15 +90,8 @@ def check_aliases(settings: Settings) -> Iterator[CheckMessage]:
     if alias not in known:
         message = f"AYEWORK['DATABASE'] is {alias!r}, but DATABASES has no such alias."
         yield Error(message, hint=did_you_mean(str(alias), known).strip() or None, id="ayework.E003")
-    elif not known[alias]["AUTOCOMMIT"]:  # so that atomic() commits nothing
-        yield Error(
-            f"AUTOCOMMIT of the database {alias!r} is off: no outcome of a work is committed, and works run "
-            "again.",
-            hint="Remove AUTOCOMMIT from DATABASES[...], and call transaction.set_autocommit(False) where "
-            "your code commits by itself. Or give the queue an alias of its own and name it in "
-            "AYEWORK['DATABASE'].",
-            id="ayework.E015",
-        )
+    elif (wrong := without_commits(connections[alias])) is not None:
+        yield Error(wrong.text, hint=wrong.remedy, id="ayework.E015")
 
 
 @registered("ayework")

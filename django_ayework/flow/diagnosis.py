@@ -25,6 +25,7 @@ from django_ayework.flow.startup_checks import (
     project_version,
     refusal_of_writes,
     state_of_database,
+    without_commits,
     wrong_isolation,
 )
 from django_ayework.models import WorkerProcess
@@ -258,7 +259,8 @@ CHECKS: dict[str, Check] = {
     "delivery": check_delivery,
     "writes": lambda: judge.of_writes(refusal_of_writes()),
     "isolation": lambda: (
-        wrong_isolation(connection())
+        without_commits(connection())
+        or wrong_isolation(connection())
         or judge.judged("isolation", "Transactions see what others have committed.")
     ),
     "driver": lambda: judge_server.of_driver(*tables.driver()),

@@ -147,11 +147,29 @@ def wrong_isolation(database: BaseDatabaseWrapper) -> Diagnosis | None:
     )
 
 
+def without_commits(database: BaseDatabaseWrapper) -> Diagnosis | None:
+    """Return a problem if the transactions of a database commit nothing: works would run again and again."""
+    if database.settings_dict["AUTOCOMMIT"]:
+        return None
+    return judged(
+        "isolation",
+        f"AUTOCOMMIT of the database {database.alias!r} is off: no outcome of a work is committed, and works "
+        "run again.",
+        "Remove AUTOCOMMIT from DATABASES[...], and call transaction.set_autocommit(False) where your code "
+        "commits by itself. Or give the queue an alias of its own and name it in AYEWORK['DATABASE'].",
+        fails=True,
+    )
+
+
 def require_usable_database() -> None:
     """Raise ImproperlyConfigured unless workers can run on the database as it is.
 
     Raises the driver's error if the database does not answer.
     """
+    if (wrong := without_commits(connection())) is not None:
+        raise documented(
+            ImproperlyConfigured(f"{wrong.text} {wrong.remedy} (ayework.E015)"), "nothing-committed"
+        )
     if lack := text_of_lack():
         raise documented(
             ImproperlyConfigured(f"The database {alias()!r} is not ready: {lack}"), "database-not-ready"

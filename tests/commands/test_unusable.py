@@ -11,7 +11,7 @@ from django.core.checks.registry import register, registry
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 from django.core.management.base import CommandError
-from django.db import ProgrammingError, connection
+from django.db import ProgrammingError, connection, connections
 
 from django_ayework.management.commands import ayework_prune
 from django_ayework.models import WorkerProcess
@@ -178,6 +178,14 @@ def test_a_worker_says_why_it_does_not_start(monkeypatch, caplog):
     assert "Traceback" not in caplog.text
     with pytest.raises(CommandError, match="0009_new"):
         call_command("ayework_worker", "--burst")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_without_checks_refuses_transactions_that_commit_nothing(monkeypatch):
+    monkeypatch.setitem(connections.settings["default"], "AUTOCOMMIT", False)
+    with pytest.raises(ImproperlyConfigured, match=r"AUTOCOMMIT of the database 'default' is off.*E015"):
+        Worker(burst=True).run()
+    assert not WorkerProcess.objects.exists()
 
 
 @pytest.mark.vendors("sqlite")
