@@ -12,13 +12,16 @@ Attach the filter to the handlers of your logging, as filters of a logger see it
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
 from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple
 
 from django_ayework.define.requests import watch
+from django_ayework.errors import ends_process
+from django_ayework.rules.formatting import traceback_of
 
 
 class AttemptFacts(NamedTuple):
@@ -120,3 +123,30 @@ def bound(**context: Any) -> Generator[None]:
         yield
     finally:
         _current.reset(token)
+
+
+# The engine's own records
+
+
+@contextmanager
+def printed_errors() -> Generator[None]:
+    """Print what a handler of the log or a driver raises in the block; go on unless that ends the process."""
+    try:
+        yield
+    except BaseException as error:
+        with suppress(BaseException):  # an error that cannot be printed, or nothing to print to
+            print(traceback_of(error), file=sys.stderr)
+        if ends_process(error):
+            raise
+
+
+class EngineLogger(logging.LoggerAdapter[logging.Logger]):
+    """Writes the engine's records. An error of a handler of the log is printed, and fails no work."""
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """Write a record, which names the caller of the method that called this one."""
+        with printed_errors():
+            self.logger.log(level, msg, *args, stacklevel=2, **kwargs)
+
+
+logger = EngineLogger(logging.getLogger("django_ayework"))

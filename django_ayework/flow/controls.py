@@ -6,7 +6,6 @@ resume or to stop. The database carries all this; workers obey at their next pol
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Literal, TypeAlias, get_args
@@ -19,6 +18,7 @@ from django_ayework.flow.enqueue import enqueue_one
 from django_ayework.flow.hooks import report
 from django_ayework.flow.notify import wake_workers
 from django_ayework.flow.startup_checks import hints_on_queues
+from django_ayework.logs import logger
 from django_ayework.models import WorkControl
 from django_ayework.rules.controls import UNCONTROLLED, Controls, TypeControl
 from django_ayework.rules.durations import later
@@ -40,8 +40,6 @@ from django_ayework.store.database import (
     sync_only,
 )
 from django_ayework.store.processes import command_process
-
-logger = logging.getLogger("django_ayework")
 
 #: The control of a type about which operators have decided nothing.
 NOTHING_DECIDED = WorkControl()

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-import sys
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -23,16 +20,13 @@ from django_ayework.doers.base import BacklogPolicy
 from django_ayework.errors import ends_process
 from django_ayework.flow.payloads import arguments_for_people, codec_of, decode_value
 from django_ayework.flow.states import state_of
-from django_ayework.logs import AttemptFacts, fields_of
+from django_ayework.logs import AttemptFacts, fields_of, logger, printed_errors
 from django_ayework.models import Work
-from django_ayework.rules.formatting import traceback_of
 from django_ayework.signals import RobustSignal
 from django_ayework.store import entries
 from django_ayework.store.connections import project_code
 from django_ayework.store.database import clock, in_transaction, rows
 from django_ayework.store.rows import WorkRow, find_group, rows_of
-
-logger = logging.getLogger("django_ayework")
 
 
 def send(signal: RobustSignal, of: str, sender: object, **facts: Any) -> None:
@@ -64,11 +58,10 @@ def report(error: BaseException, phase: str, message: str, brief: bool = False) 
 
     ``brief`` leaves out the traceback of an error that was logged before and lasts.
     """
-    with printed_errors():
-        logger.error(
-            "%s (%s phase): %s %s", message, phase, error, logged(f"{phase}-phase"),
-            exc_info=None if brief else error,
-        )  # fmt: skip
+    logger.error(
+        "%s (%s phase): %s %s", message, phase, error, logged(f"{phase}-phase"),
+        exc_info=None if brief else error,
+    )  # fmt: skip
     with printed_errors(), project_code():
         signals.error_reported.send_robust(sender=None, error=error, phase=phase)
     on_error = get_settings().on_error
@@ -77,22 +70,9 @@ def report(error: BaseException, phase: str, message: str, brief: bool = False) 
             with project_code():
                 on_error(error, phase)
         except BaseException as raised:
-            with printed_errors():
-                logger.exception("ON_ERROR itself raised. %s", logged("error-not-reported"))
+            logger.exception("ON_ERROR itself raised. %s", logged("error-not-reported"))
             if ends_process(raised):
                 raise
-
-
-@contextmanager
-def printed_errors() -> Generator[None]:
-    """Print what a handler of the log or a driver raises in the block; go on unless that ends the process."""
-    try:
-        yield
-    except BaseException as error:
-        with suppress(BaseException):  # an error that cannot be printed, or nothing to print to
-            print(traceback_of(error), file=sys.stderr)
-        if ends_process(error):
-            raise
 
 
 def resolved_hook(hook: Any) -> Callable[..., Any]:

@@ -7,7 +7,6 @@ one has committed.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from django_ayework.errors import InvalidWorkId, NotRetryable
 from django_ayework.flow.events import Effects
 from django_ayework.flow.new_works import NewWork
 from django_ayework.flow.payloads import codec_of
+from django_ayework.logs import logger
 from django_ayework.rules.durations import seconds
 from django_ayework.rules.identity import Dedup
 from django_ayework.rules.states import Status
@@ -28,8 +28,6 @@ from django_ayework.store import transitions
 from django_ayework.store.database import clock
 from django_ayework.store.entries import Search, find_live_units, lock_keys, lock_live_units, newest_matches
 from django_ayework.store.rows import WorkRow, find_rows, statuses_of
-
-logger = logging.getLogger("django_ayework")
 
 #: How long the row of a key that is locked is kept, longer than any sensible transaction.
 LOCKS_KEPT = timedelta(days=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -18,6 +17,7 @@ from django_ayework.flow.isolation import isolated
 from django_ayework.flow.outcomes import log_failure, retry_input_of
 from django_ayework.flow.settle import Settlement, settle_here
 from django_ayework.flow.unit_of_work import UnitOfWork
+from django_ayework.logs import logger
 from django_ayework.rules.controls import EVERYTHING, Scope
 from django_ayework.rules.retry import AttemptDecision, decide_lost
 from django_ayework.rules.states import Reason
@@ -27,8 +27,6 @@ from django_ayework.store.dependencies import BlockedCursor, blocked_page, stran
 from django_ayework.store.leases import begun_among, lapsed_ids, lock_lapsed
 from django_ayework.store.rows import WorkRow, lock_overdue, overdue_ids
 from django_ayework.store.schedules import delete_firings
-
-logger = logging.getLogger("django_ayework")
 
 BATCH = 100
 PRUNE_BATCH = 1000

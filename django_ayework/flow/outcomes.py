@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,6 +27,7 @@ from django_ayework.flow.payloads import (
 from django_ayework.flow.propagation import headers_for
 from django_ayework.flow.settle import Settlement, Success
 from django_ayework.flow.unit_of_work import ContributionFailed
+from django_ayework.logs import logger
 from django_ayework.propagation import Queueing, propagators
 from django_ayework.rules.conditions import Contribution
 from django_ayework.rules.formatting import class_path, cut_traceback, error_text, if_renamed, parked_since
@@ -38,7 +38,6 @@ from django_ayework.store.rows import WorkRow
 
 # Chaining by data: what a work has output becomes works of the type that its own names with ``then=``.
 
-logger = logging.getLogger("django_ayework")
 
 #: Dropped parts of one output that a message names.
 MOST_NAMED = 10

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from django.conf import settings
 
 from django_ayework.define.schedules import DeclaredSchedule, schedules
 from django_ayework.documentation import logged
+from django_ayework.logs import logger
 from django_ayework.models import Schedule
 from django_ayework.rules.durations import later
 from django_ayework.rules.schedules import INSTANT, PUNCTUAL, Timing, zone_of
@@ -29,8 +29,6 @@ from django_ayework.store.schedules import (
     lock_schedule,
     lock_schedules,
 )
-
-logger = logging.getLogger("django_ayework")
 
 State = Literal["active", "failing", "paused", "ended", "not declared"]
 

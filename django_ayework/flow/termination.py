@@ -6,7 +6,6 @@ unit of work. Each runs in one transaction: the caller's, or one of its own that
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -24,6 +23,7 @@ from django_ayework.flow.payloads import stored_release_ids
 from django_ayework.flow.settle import Settlement, attempt_row, record_all, success_of
 from django_ayework.flow.uncommitted import is_uncommitted, settling
 from django_ayework.flow.unit_of_work import UnitOfWork
+from django_ayework.logs import logger
 from django_ayework.models import Work
 from django_ayework.rules.formatting import counted
 from django_ayework.rules.identity import require_text, require_work_id
@@ -33,8 +33,6 @@ from django_ayework.store.database import atomic, chunked, clock, own_transactio
 from django_ayework.store.deletion import Step
 from django_ayework.store.dependencies import WaiterRow, lock_waiters, watchers_of
 from django_ayework.store.rows import WorkRow, chains_of, find_row, find_rows, last_step, lock_rows
-
-logger = logging.getLogger("django_ayework")
 
 Chain = str | Handle[object, object] | WorkRequest[object, object]
 

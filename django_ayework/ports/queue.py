@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import threading
 import time
 from collections import defaultdict, deque
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 from django_ayework.compat import after_fork_in_child
 from django_ayework.conf import get_settings
 from django_ayework.documentation import logged
+from django_ayework.logs import logger
 from django_ayework.ports.redis import PATIENCE, PREFIX, Client
 
 __all__ = ["PoppedId", "Queue", "get_queue"]
@@ -154,7 +154,6 @@ class LocalQueue:
 
 # By way of Redis Streams
 
-logger = logging.getLogger("django_ayework")
 
 #: An entry of a stream, whose fields are None once it was cut off; and what reads entries of some queues.
 Entry: TypeAlias = tuple[bytes, dict[bytes, bytes] | None]

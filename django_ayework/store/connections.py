@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import os
 import threading
 import traceback
@@ -28,10 +27,10 @@ from django_ayework.compat import (
 )
 from django_ayework.documentation import logged
 from django_ayework.heartbeat import beat, beat_before, current_heartbeat, taking_any_time
+from django_ayework.logs import logger
 
 T = TypeVar("T")
 
-logger = logging.getLogger("django_ayework")
 
 #: libpq: a statement runs, a transaction is open, a transaction has failed.
 IN_TRANSACTION = frozenset({1, 2, 3})

@@ -6,7 +6,6 @@ the test's own thread and transaction.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -40,6 +39,7 @@ from django_ayework.flow.schedules import sync
 from django_ayework.flow.settle import Settlement, Success, settle
 from django_ayework.flow.states import WorkState, find_state
 from django_ayework.flow.unit_of_work import ContributionFailed
+from django_ayework.logs import logger
 from django_ayework.rules.formatting import counted, parked_again
 from django_ayework.rules.retry import OFFER_AGAIN
 from django_ayework.rules.schedules import BOUND
@@ -57,8 +57,6 @@ from django_ayework.worker.handlers import require_outputs
 from django_ayework.worker.in_flight import Batch, Delivery
 from django_ayework.worker.leases import note_deliveries
 from django_ayework.worker.worker import Worker
-
-logger = logging.getLogger("django_ayework")
 
 WORKER = "drain"
 #: Scheduled works that become pending in one statement.

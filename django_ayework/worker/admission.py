@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 import time
@@ -19,6 +18,7 @@ from django_ayework.errors import InvalidOption
 from django_ayework.flow.hooks import answer_of, backlog_policy, report, resolved_hook
 from django_ayework.flow.settle import Success
 from django_ayework.flow.states import state_of
+from django_ayework.logs import logger
 from django_ayework.rules.controls import several
 from django_ayework.rules.durations import later
 from django_ayework.rules.formatting import if_renamed, is_parked, parked_again
@@ -33,9 +33,6 @@ from django_ayework.store.rows import WorkRow
 from django_ayework.worker.attempt import Ended
 from django_ayework.worker.in_flight import Delivery
 from django_ayework.worker.threads import Failures
-
-logger = logging.getLogger("django_ayework")
-
 
 MEGABYTE = 2**20
 #: Seconds between two measurements of the memory.

@@ -6,7 +6,6 @@ works keep coming, and while messages say where they are due, works are claimed 
 
 from __future__ import annotations
 
-import logging
 import random
 import sys
 import threading
@@ -24,6 +23,7 @@ from django_ayework.flow.controls import current_controls
 from django_ayework.flow.hooks import report
 from django_ayework.flow.notify import receives_remote
 from django_ayework.flow.sending import push_pending
+from django_ayework.logs import logger
 from django_ayework.rules.controls import Controls, Scope
 from django_ayework.rules.notifications import Due, Place
 from django_ayework.store import processes, transitions
@@ -47,8 +47,6 @@ from django_ayework.worker.in_flight import Delivery
 from django_ayework.worker.maintenance import MaintenanceThread, Scheduler
 from django_ayework.worker.threads import Failures
 from django_ayework.worker.wakeups import WakeUps
-
-logger = logging.getLogger("django_ayework")
 
 #: Seconds of work to hold ready. Long works are never held back from idle workers for longer than this.
 READY_FOR = 0.1

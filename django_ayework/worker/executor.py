@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import queue
 import threading
 import time
@@ -24,14 +23,13 @@ from django_ayework.doers.base import NOT_CLOSED, guarded
 from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.hooks import report
 from django_ayework.heartbeat import Heartbeat
+from django_ayework.logs import logger
 from django_ayework.store.connections import close_all_connections, keep_connections, tidy_connections
 from django_ayework.worker.attempt import Ended, arun, escaped, run
 from django_ayework.worker.handlers import put_off
 from django_ayework.worker.in_flight import Batch, Delivery
 from django_ayework.worker.interruption import end_connections, leave_clean
 from django_ayework.worker.leases import Beginning
-
-logger = logging.getLogger("django_ayework")
 
 #: A load takes a slot: one work, or a batch of works.
 Load: TypeAlias = Delivery | Batch

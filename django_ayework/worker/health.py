@@ -5,7 +5,6 @@ The watchdog looks after the time of attempts, threads that do not answer, and t
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import threading
@@ -25,6 +24,7 @@ from django_ayework.documentation import logged
 from django_ayework.flow.hooks import report
 from django_ayework.flow.startup_checks import project_version, require_usable_database
 from django_ayework.heartbeat import Heartbeat
+from django_ayework.logs import logger
 from django_ayework.models import WorkerProcess
 from django_ayework.rules.health import ALIVE, Health, Phase, Signs, health_of, wrong_with_threads
 from django_ayework.store import processes
@@ -36,8 +36,6 @@ from django_ayework.worker.admission import resident_bytes
 from django_ayework.worker.http import HttpServer, Response, json_response
 from django_ayework.worker.in_flight import InFlight
 from django_ayework.worker.threads import Recovery, log_in_time, twice
-
-logger = logging.getLogger("django_ayework")
 
 
 class WatchedThread(Protocol):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import select
 import selectors
 import signal
@@ -17,9 +16,8 @@ from typing import ClassVar, NamedTuple, Protocol
 
 from django_ayework.documentation import logged
 from django_ayework.errors import ends_process
+from django_ayework.logs import logger
 from django_ayework.store.sessions import engine_session
-
-logger = logging.getLogger("django_ayework")
 
 #: Seconds for one request and its response. A slower client is left alone: a supervisor answers between its
 #: other tasks.

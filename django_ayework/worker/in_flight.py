@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
@@ -17,12 +16,11 @@ from django_ayework.doers import Doer
 from django_ayework.errors import Aborted, AttemptTimeout, AyeworkError
 from django_ayework.flow.hooks import report
 from django_ayework.flow.payloads import StoredOptions, decode_options
+from django_ayework.logs import logger
 from django_ayework.rules.states import Status
 from django_ayework.store.leases import Holder, holders_of
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.interruption import Interruption
-
-logger = logging.getLogger("django_ayework")
 
 
 class Delivery:

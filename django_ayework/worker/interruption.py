@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from django_ayework.compat import blocks_of, enters_block, frames_of_thread, set
 from django_ayework.define.context import AbortSignal
 from django_ayework.documentation import logged
 from django_ayework.flow.hooks import fields_about, report
+from django_ayework.logs import logger
 from django_ayework.store.connections import (
     close_all_connections,
     close_for_good,
@@ -25,7 +25,6 @@ from django_ayework.store.connections import (
 
 T = TypeVar("T")
 
-logger = logging.getLogger("django_ayework")
 
 #: Seconds until a handler that goes on all the same is interrupted again: it may have caught the exception,
 #: or the exception came in a place where Python only prints it, such as a callback of a weak reference.

@@ -20,13 +20,12 @@ from types import FrameType
 
 from django_ayework.compat import CHANGED, environment_of_reloaded, run_until_changed, this_command
 from django_ayework.documentation import logged
+from django_ayework.logs import logger
 from django_ayework.rules.health import ALIVE, Signs
 from django_ayework.store.connections import tidy_connections
 from django_ayework.worker import bounds
 from django_ayework.worker.skip_queue import intake
 from django_ayework.worker.worker import Worker
-
-logger = logging.getLogger("django_ayework")
 
 #: The exit status of a supervised worker that cannot run on the database as it is, nor could another.
 REFUSED = 78

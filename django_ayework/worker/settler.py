@@ -7,7 +7,6 @@ another transaction has locked, and a database that is away or refuses to write,
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
@@ -32,6 +31,7 @@ from django_ayework.flow.settle import (
     units_of_outputs,
 )
 from django_ayework.flow.unit_of_work import ContributionFailed
+from django_ayework.logs import logger
 from django_ayework.rules.formatting import counted
 from django_ayework.rules.retry import AttemptDecision
 from django_ayework.rules.states import Outcome, Status
@@ -43,8 +43,6 @@ from django_ayework.store.leases import holders_of
 from django_ayework.worker.attempt import Ended
 from django_ayework.worker.in_flight import Delivery, deliveries_by_id, warn_if_late
 from django_ayework.worker.threads import LoopThread, Recovery
-
-logger = logging.getLogger("django_ayework")
 
 Unwritten = tuple[Delivery, Settlement]
 

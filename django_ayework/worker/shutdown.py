@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from functools import partial
@@ -11,13 +10,12 @@ from django_ayework.conf import get_settings
 from django_ayework.define.context import AbortReason
 from django_ayework.documentation import logged
 from django_ayework.flow.hooks import report
+from django_ayework.logs import logger
 from django_ayework.rules.formatting import counted
 from django_ayework.worker import bounds
 from django_ayework.worker.in_flight import Delivery, InFlight
 from django_ayework.worker.leases import release
 from django_ayework.worker.threads import log_in_time, twice
-
-logger = logging.getLogger("django_ayework")
 
 #: Seconds between two checks whether running attempts have ended.
 CHECK_EVERY = 0.02

@@ -6,7 +6,6 @@ that the pool has no room for stay in the queue.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import Counter, deque
@@ -20,6 +19,7 @@ from django_ayework.flow.controls import current_controls
 from django_ayework.flow.hooks import report
 from django_ayework.flow.notify import revoked_works
 from django_ayework.heartbeat import Heartbeat
+from django_ayework.logs import logger
 from django_ayework.rules.controls import Controls, capped
 from django_ayework.rules.notifications import DIRECT
 from django_ayework.store import claims
@@ -36,8 +36,6 @@ from django_ayework.worker.maintenance import MaintenanceThread
 from django_ayework.worker.shutdown import ends_in_time
 from django_ayework.worker.threads import Failures
 from django_ayework.worker.worker import Engine
-
-logger = logging.getLogger("django_ayework")
 
 #: Seconds without a work after which the threads end, and their connections with them.
 IDLE = 5.0

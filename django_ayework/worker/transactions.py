@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -42,7 +41,6 @@ from django_ayework.worker.threads import Recovery
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-logger = logging.getLogger("django_ayework")
 
 #: Seconds between two looks at a work whose commit got no answer: the first pause, and the longest.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0

@@ -7,7 +7,6 @@ watchdog of all of them, and asks the database nothing until they have ended.
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 import time
@@ -27,6 +26,7 @@ from django_ayework.flow.notify import close_idle, listening_thread, revoked_wor
 from django_ayework.flow.outcomes import is_to_be_parked
 from django_ayework.flow.startup_checks import text_of_small_pool
 from django_ayework.heartbeat import Heartbeat
+from django_ayework.logs import logger
 from django_ayework.rules.controls import Scope
 from django_ayework.rules.formatting import error_text
 from django_ayework.rules.health import Phase
@@ -46,8 +46,6 @@ from django_ayework.worker.maintenance import MaintenanceThread, Scheduler
 from django_ayework.worker.settler import Settler
 from django_ayework.worker.shutdown import ends_in_time, wind_down
 from django_ayework.worker.threads import EngineThread, Recovery, WakeEvent
-
-logger = logging.getLogger("django_ayework")
 
 #: Seconds to wait after the loop met an error, growing up to LONGEST_RECOVERY while errors go on.
 FIRST_RECOVERY, LONGEST_RECOVERY = 0.2, 10.0

@@ -1,7 +1,9 @@
 """Code of the project's in threads of a worker: what receivers and hooks leave behind harms nothing."""
 
 import inspect
+import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -101,6 +103,33 @@ def test_what_a_handler_writes_is_committed_after_a_hook_of_the_log_has_left_a_t
     with running_worker(concurrency=1):
         enqueue(declared(number=1)).result(timeout=20)
     assert references() == ["order 1"]
+
+
+@pytest.fixture(params=[RuntimeError, GeneratorExit])
+def raising_log(request) -> Iterator[list[logging.LogRecord]]:
+    """A handler of the log that raises for each record; the records."""
+    records: list[logging.LogRecord] = []
+
+    class Raising(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            records.append(record)
+            raise request.param("no log")
+
+    handler, logger = Raising(), logging.getLogger("django_ayework")
+    logger.addHandler(handler)
+    yield records
+    logger.removeHandler(handler)
+
+
+@pytest.mark.parametrize("declared", [writes, writes_in_async, writes_atomically], ids=lambda one: one.name)
+def test_a_handler_of_the_log_that_raises_fails_no_work(declared, raising_log, capsys):
+    with connected(leave_a_transaction_open, work_started), running_worker(concurrency=1):
+        for number in range(2):
+            enqueue(declared(number=number)).result(timeout=20)
+    assert references() == ["order 0", "order 1"]
+    assert not Attempt.objects.exists()
+    assert "no log" in capsys.readouterr().err
+    assert "connections" in {record.module for record in raising_log}, "it names the caller"
 
 
 @pytest.mark.parametrize("leave", [leave_a_transaction_open, switch_autocommit_off])

@@ -6,7 +6,6 @@ Names are public: dashboards and alert rules use them. ``docs/operations/monitor
 from __future__ import annotations
 
 import collections
-import logging
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from django_ayework.documentation import logged
 from django_ayework.flow.counts import FleetFigures, fleet_figures
 from django_ayework.flow.events import EventBatch, EventItem, Happened
 from django_ayework.flow.payloads import DEFAULT_QUEUE
+from django_ayework.logs import logger
 from django_ayework.rules.states import Outcome, Reason, Status
 from django_ayework.store.backlog import Depth
 from django_ayework.store.database import atomic
@@ -255,7 +255,6 @@ COUNTED: dict[Kind, Callable[[EventBatch[Any]], None]] = {
 
 # Gauges of the fleet, read from the database for one page.
 
-logger = logging.getLogger("django_ayework")
 #: The gauges of works, with their meanings; works that are due have one of their own.
 OF_STATUS = {
     Status.SCHEDULED: ("ayework_scheduled_works", "Works that wait for their moment."),

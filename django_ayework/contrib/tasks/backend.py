@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -46,11 +45,10 @@ from django_ayework.define.requests import WorkRequest
 from django_ayework.define.types import POSITIONAL_KINDS, WorkType, bind, registry
 from django_ayework.documentation import documented, logged, refused_as, with_entry
 from django_ayework.errors import ImproperWork, did_you_mean
+from django_ayework.logs import logger
 from django_ayework.rules.formatting import error_text
 from django_ayework.rules.retry import Retry, retry_of
 from django_ayework.rules.signatures import signature_of
-
-logger = logging.getLogger("django_ayework")
 
 #: Said of a backend whose app is not installed, by the system check and by the error of its first task.
 MISSING_APP = "TASKS[{!r}] needs the app django_ayework."

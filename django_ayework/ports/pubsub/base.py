@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import logging
 import math
 import threading
 import time
@@ -15,6 +14,7 @@ from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
 from django_ayework.documentation import logged
 from django_ayework.errors import ends_process
 from django_ayework.heartbeat import Heartbeat
+from django_ayework.logs import logger
 from django_ayework.store.notifications import Unsupported
 
 #: Called with each message of a channel. An empty message means that others may have been missed.
@@ -60,9 +60,6 @@ class PubSub(Protocol):
 def connections_of(pubsub: PubSub) -> tuple[str, ...]:
     """Return what a process has connections to the queue's database for because of it."""
     return tuple(getattr(pubsub, "connections", ()))
-
-
-logger = logging.getLogger("django_ayework")
 
 
 class Listeners:
