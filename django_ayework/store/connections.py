@@ -121,17 +121,22 @@ def tidy_connections(at_age_0: Callable[[BaseDatabaseWrapper], object] = outlive
         if connection.settings_dict.get("CONN_MAX_AGE") == 0:
             at_age_0(connection)
         if (had_error(connection) or is_closed(connection)) and not connection.in_atomic_block:
-            close_for_good(connection)
+            drop(connection)
         connection.close_if_unusable_or_obsolete()
     reset_queries()
 
 
 def close_for_good(connection: Any) -> None:
     """Close a connection so that a pool lends it to nobody."""
-    with suppress(Exception):  # of a driver, too: the connection may have ended
-        if getattr(connection, "pool", None) is not None and connection.connection is not None:
-            connection.connection.close()
-        connection.close()
+    if getattr(connection, "pool", None) is not None and connection.connection is not None:
+        connection.connection.close()
+    connection.close()
+
+
+def drop(connection: Any) -> None:
+    """Close a connection for good. A driver may fail to close one that has ended; Django forgets it then."""
+    with suppress(Exception):
+        close_for_good(connection)
 
 
 def keep_connections() -> None:
@@ -246,7 +251,7 @@ def leave_replaceable(database: BaseDatabaseWrapper) -> None:
         return
     database.in_atomic_block = False
     if commits_on_exit(database) and not database.autocommit:
-        close_for_good(database)
+        drop(database)
 
 
 # Code of the project's, which runs in threads of the engine, between statements of the engine or of a handler
@@ -287,7 +292,7 @@ def undo_leftovers(before: Mapping[str, int | None]) -> None:
             continue
         if is_closed(connection):
             leave_replaceable(connection)
-            close_for_good(connection)  # also within a transaction, which Django then takes for broken
+            drop(connection)  # also within a transaction, which Django then takes for broken
         left = "" if depth else left_behind(connection)
         if unwound(connection, depth) or left:
             logger.error(
@@ -297,7 +302,7 @@ def undo_leftovers(before: Mapping[str, int | None]) -> None:
             )  # fmt: skip
         if left:
             leave_replaceable(connection)
-            close_for_good(connection)
+            drop(connection)
 
 
 def end_if_forked(from_process: int, forked_by: str) -> None:

@@ -172,15 +172,23 @@ def close_connections() -> bool:
     in_transaction = False
     for connection in connections.all(initialized_only=True):
         in_transaction |= connection.in_atomic_block
-        close_for_good(connection)
+        close_connection(connection)
     return in_transaction
+
+
+def close_connection(connection: Any) -> None:
+    """Close a connection for good; an error is reported."""
+    try:
+        close_for_good(connection)
+    except Exception as error:
+        report(error, "queue", f"the connection {connection.alias!r} of a handler could not be closed")
 
 
 def forget_connection(connection: Any) -> None:
     """Let this thread make a new connection instead: this one may be wrong about the state it is in."""
     for block in blocks_of(connection):
         defuse(block)
-    close_for_good(connection)
+    close_connection(connection)
     del connections[connection.alias]
 
 
