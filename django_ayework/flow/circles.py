@@ -1,4 +1,4 @@
-"""Circles: works of which each waits for another never start, so queueing them is refused."""
+"""Works that wait for one another in a circle never start. The call that would queue them is refused."""
 
 from __future__ import annotations
 

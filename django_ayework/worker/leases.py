@@ -197,7 +197,7 @@ def note(waiting: list[Waiting]) -> list[Waiting]:
     except BaseException as error:
         for each in waiting:
             each.begun.set_result(error)
-        close_all_connections()  # after all were told: it may fail, too
+        close_all_connections()
         return []
     left: list[Waiting] = []
     for each in waiting:

@@ -276,8 +276,8 @@ class Settler(LoopThread):
     def _leave_locked(self, batch: list[Unwritten], error: Error, took: float) -> None:
         """Set aside the outcomes whose rows another transaction has locked, and settle the others.
 
-        An outcome that nobody keeps, and whose statement takes too long, may do so each time: others have as
-        long as that in between.
+        The statement of an outcome that nobody keeps may time out at each try. Other outcomes are settled for
+        at least as long between two tries.
         """
         try:
             locked = locked_for([settlement for _, settlement in batch])
