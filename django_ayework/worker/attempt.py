@@ -391,10 +391,10 @@ def judged(attempt: Attempt, error: BaseException) -> Settlement:
 
 
 def escaped(delivery: Delivery, error: BaseException) -> Settlement | None:
-    """Return how an attempt ended whose coroutine was torn down by an error before it could conclude.
+    """Return how an attempt ended that an error outside of its handler has ended before it could conclude.
 
-    asyncio closes a coroutine that meets a GeneratorExit from a thread or a task. A worker that stops gives
-    the work back.
+    The engine may fail on what the handler has raised, and asyncio closes a coroutine that meets a
+    GeneratorExit from a thread or a task. A worker that stops gives the work back.
     """
     is_given_back = delivery.signal.reason is AbortReason.SHUTDOWN
     if delivery.settled or delivery.started_at is None or is_given_back:

@@ -251,9 +251,9 @@ class SlotThread:
 class Executor:
     """Runs deliveries and batches in ``concurrency`` slots; calls ``finished(load, outcomes)`` after each.
 
-    An outcome is None when the delivery was withdrawn, or when the engine itself failed on it: then its
-    lease lapses, and it is delivered again. Loads start in the order of :meth:`submit`, from one queue. A
-    thread that has ended a load takes the next one from it. Threads are started when they are first needed.
+    An outcome is None when the delivery was withdrawn. An error of the engine itself fails the attempt.
+    Loads start in the order of :meth:`submit`, from one queue. A thread that has ended a load takes the next
+    one from it. Threads are started when they are first needed.
     """
 
     def __init__(self, concurrency: int, services: EngineServices, finished: Finished) -> None:
@@ -385,7 +385,7 @@ class Executor:
 
     def _run(self, load: Load) -> None:
         """Run one load; ``finished`` is called in any case."""
-        outcomes = without_outcome(load)
+        outcomes: list[Ended] = []
         try:
             begun = self.beginning.begin(load)
             error = None if begun is None else begun.result()
@@ -396,8 +396,9 @@ class Executor:
                     leave_clean(load)
         except BaseException as error:
             report(error, "queue", f"the engine failed on {load}")
+            outcomes = outcomes or [(each, escaped(each, error)) for each in load.deliveries]
         finally:
-            self.finished(load, outcomes)
+            self.finished(load, outcomes or without_outcome(load))
 
     def _free_slot(self) -> None:
         """Free the slot of an async load."""

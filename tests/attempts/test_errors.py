@@ -125,6 +125,39 @@ def test_an_error_whose_traceback_cannot_be_printed_is_recorded_as_any_other(is_
     assert "in act" in attempt.traceback and note in attempt.traceback
 
 
+class NamelessKind(type):
+    """A class whose errors have a type without a name."""
+
+    @property
+    def __name__(cls):
+        raise LookupError("no name")
+
+
+class NamelessError(Exception, metaclass=NamelessKind):
+    """An error whose type has no name."""
+
+
+class TracelessError(Exception):
+    """An error that does not give its traceback."""
+
+    @property
+    def __traceback__(self):
+        raise LookupError("no traceback")
+
+
+@plain_and_async
+@pytest.mark.parametrize("kind", [NamelessError, TracelessError], ids=["name", "traceback"])
+def test_an_error_that_cannot_be_described_fails_its_attempt(is_async, kind):
+    def act():
+        raise kind("no luck")
+
+    declared = (forms.in_async if is_async else plain)(act, retry=ONCE)
+    with running_worker(concurrency=1):
+        handle = enqueue(declared())
+        with pytest.raises(WorkFailed, match="no name|no traceback"):
+            handle.result(timeout=20)
+
+
 def test_a_receiver_whose_error_cannot_be_printed_ends_no_thread():
     def receiver(**kwargs):
         raise UnprintableError("no luck")

@@ -10,7 +10,7 @@ from django.utils.connection import ConnectionDoesNotExist
 
 from django_ayework import Context, Retry, enqueue, enqueue_many, schedule, work
 from django_ayework.define.schedules import schedules
-from django_ayework.models import Work, WorkerProcess
+from django_ayework.models import Attempt, Work, WorkerProcess
 from django_ayework.signals import work_succeeded
 from django_ayework.store import claims, transitions
 from django_ayework.store.database import has_timed_out
@@ -66,18 +66,13 @@ def test_a_work_that_cannot_be_offered_to_others_holds_up_nothing(monkeypatch):
 
 @pytest.mark.vendors("sqlite")
 @pytest.mark.parametrize("error", [AssertionError("a bug"), SystemExit(3)], ids=repr)
-def test_a_work_the_engine_itself_fails_on_is_left_to_its_lease_and_its_slot_goes_on(
-    monkeypatch, caplog, error
-):
-    """It is not renewed for ever: another delivery may go well."""
+def test_an_error_of_the_engine_itself_fails_the_attempt_and_its_slot_goes_on(monkeypatch, caplog, error):
     run = Flaky(executor.run, 1, error)
     monkeypatch.setattr(executor, "run", run)
-    handle = enqueue(quick(), retry=Retry(attempts=2))
-    with running_worker(concurrency=1) as worker:
-        eventually(lambda: run.left == 0 and not worker._in_flight.all())
-        Work.objects.filter(id=handle.id, status="running").update(leased_until="2020-01-01T00:00:00Z")
+    handle = enqueue(quick(), retry=Retry(attempts=2, base=0))
+    with running_worker(concurrency=1):
         handle.result(timeout=20)
-    assert Work.objects.get(id=handle.id).attempt == 2
+    assert Attempt.objects.get(work_id=handle.id, number=1).error.startswith(type(error).__name__)
     assert "the engine failed on" in caplog.text
 
 
