@@ -458,9 +458,9 @@ class Panic(OfHandlers):
 
 
 class Trouble(OfHandlers):
-    """Receivers, hooks, propagators and handlers of the log that raise, wait, and misuse the connection."""
+    """Receivers, hooks, middlewares and handlers of the log that raise, wait, and misuse the connection."""
 
-    name, title = "trouble", "receivers, hooks and log handlers raise, wait, and leave transactions open"
+    name, title = "trouble", "receivers, hooks and middlewares raise, wait, and leave transactions open"
     is_outage = True  # handlers find the connection broken, or a transaction that has failed
     is_troubled = True
 

@@ -67,7 +67,12 @@ AYEWORK: dict[str, Any] = {
 if url := os.environ.get("CHAOS_REDIS"):
     AYEWORK |= {"REDIS_URL": url, "QUEUES": {"default": {"DELIVERY": "redis-streams"}}}
 if os.environ.get("CHAOS_TROUBLE"):
-    AYEWORK |= {"ON_ERROR": "chaos.trouble.on_error", "LOG_CONTEXT": "chaos.trouble.log_context"}
+    AYEWORK |= {
+        "ON_ERROR": "chaos.trouble.on_error",
+        "ON_FAILURE": "chaos.trouble.on_failure",
+        "LOG_CONTEXT": "chaos.trouble.log_context",
+        "MIDDLEWARE": ["chaos.trouble.around", "chaos.trouble.around_async"],
+    }
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,

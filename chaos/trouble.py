@@ -1,4 +1,4 @@
-"""What a project has around its works, misbehaving: receivers, a propagator, a hook, a handler of the log."""
+"""What surrounds works, misbehaving: receivers, hooks, middlewares, a propagator, a handler of the log."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.db import connection, transaction
 
-from chaos.works import Panic, Planned
-from django_ayework import propagation, signals
+from chaos.works import Panic, Planned, attempt
+from django_ayework import Context, propagation, signals
 from django_ayework.propagation import Propagator
 
 #: How many calls of one hundred misbehave.
@@ -60,6 +61,11 @@ class Trouble(Propagator):
         self.visit(HARMLESS)
         yield
         self.visit(HARMLESS)
+
+    def answer(self) -> object:
+        """Return an advice on a failure, or none."""
+        with self._lock:
+            return self._dice.choice((None, "retry"))
 
     def fail(self) -> None:
         """Raise anything."""
@@ -124,6 +130,10 @@ class TroubledHandler(logging.Handler):
         self._trouble.visit(HARMLESS)
 
 
+#: Types of works with a single attempt.
+SINGLE = ("chaos.once", "chaos.once_async")
+#: What a middleware calls: the next one, or the handler.
+CallNext = Callable[..., Any]
 #: The one of this process.
 _trouble = Trouble(os.environ.get("CHAOS_TROUBLE", ""))
 
@@ -137,6 +147,51 @@ def log_context(input: Mapping[str, Any], type: str) -> dict[str, str]:
     """Misbehave as the hook ``LOG_CONTEXT``."""
     _trouble.visit()
     return {"type": type}
+
+
+def on_failure(error: BaseException, info: Any) -> object:
+    """Misbehave as the hook ``ON_FAILURE``."""
+    _trouble.visit()
+    return _trouble.answer()
+
+
+def around(ctx: Context, call_next: CallNext) -> object:
+    """Misbehave as a middleware, before the handler or after it."""
+    visit_around(ctx)
+    returned = call_next()
+    visit_around(ctx)
+    return returned
+
+
+async def around_async(ctx: Context, call_next: CallNext) -> object:
+    """Misbehave as an async middleware. Handlers are plain and async, so each meets one of the other kind."""
+    await visit_in_thread(ctx)
+    returned = await call_next()
+    await visit_in_thread(ctx)
+    return returned
+
+
+def visit_around(ctx: Context) -> None:
+    """Do what a middleware may do, and note a failure as one of the handler. Single attempts do not fail."""
+    try:
+        _trouble.visit((Trouble.wait, Trouble.read) if ctx.type in SINGLE else HARMLESS)
+    except BaseException as error:
+        with attempt(ctx.id, ctx.attempt):
+            raise error
+
+
+async def visit_in_thread(ctx: Context) -> None:
+    """Do it in a thread. asyncio waits for ever for a future that raises StopIteration."""
+
+    def caught() -> BaseException | None:
+        try:
+            visit_around(ctx)
+        except BaseException as error:
+            return error
+        return None
+
+    if (error := await sync_to_async(caught)()) is not None:
+        raise error
 
 
 def begin() -> None:

@@ -154,7 +154,7 @@ def test_an_error_that_cannot_be_described_fails_its_attempt(is_async, kind):
     declared = (forms.in_async if is_async else plain)(act, retry=ONCE)
     with running_worker(concurrency=1):
         handle = enqueue(declared())
-        with pytest.raises(WorkFailed, match="no name|no traceback"):
+        with pytest.raises(WorkFailed, match=r"no name|no traceback"):
             handle.result(timeout=20)
 
 
