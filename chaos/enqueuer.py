@@ -134,8 +134,13 @@ def plan_doomed(dice: random.Random) -> Plan:
 def plan_once(dice: random.Random) -> Plan:
     from chaos import works
 
-    make = dice.choice([works.once, works.once_async])
-    return one("once", make(seconds=dice.choice([0.0, 0.02, 0.2])))
+    return one("once", works.once(seconds=dice.choice([0.0, 0.02, 0.2])))
+
+
+def plan_once_async(dice: random.Random) -> Plan:
+    from chaos import works
+
+    return one("once async", works.once_async(seconds=dice.choice([0.0, 0.02, 0.2])))
 
 
 def plan_atomic(dice: random.Random) -> Plan:
@@ -248,6 +253,7 @@ KINDS: dict[str, Callable[[random.Random], Plan]] = {
     "flaky": plan_flaky,
     "doomed": plan_doomed,
     "once": plan_once,
+    "once async": plan_once_async,
     "atomic": plan_atomic,
     "staged": plan_staged,
     "fan": plan_fan,
@@ -267,7 +273,7 @@ EXTRAS: dict[str, Callable[[random.Random], Plan]] = {
     "eats": plan_eats,
 }
 KINDS_AND_EXTRAS = KINDS | EXTRAS
-WEIGHTS = {"plain": 5, "once": 4, "atomic": 4, "fan": 4, "doomed": 1}
+WEIGHTS = {"plain": 5, "atomic": 4, "fan": 4, "doomed": 1}
 
 
 if __name__ == "__main__":
