@@ -264,8 +264,8 @@ subscribe_revoked = partial(subscribe_ids, REVOKED)
 
 
 def subscribe_answered(listener: Callable[[frozenset[str]], object]) -> Unsubscribe:
-    """Call this with the numbers of DUE messages whose works other processes have taken."""
-    return subscribe_ids(ANSWERED, lambda numbers: listener(numbers or frozenset()))
+    """Call this with the numbers of DUE messages whose works were taken, and of the workers that say so."""
+    return subscribe_ids(ANSWERED, lambda answers: listener(answers or frozenset()))
 
 
 def subscribe(channel: str, listener: Callable[[str], None]) -> Unsubscribe:

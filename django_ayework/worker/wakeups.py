@@ -64,6 +64,7 @@ class WakeUps:
         #: The messages that the last claim has taken.
         self.taken: Sequence[Message] = ()
         self._worker_id = worker_id
+        self._number = number_of(worker_id)
         self._scope = scope
         self._wake = wake
         self._lock = threading.Lock()
@@ -123,7 +124,7 @@ class WakeUps:
                 number = max(0, number - message.due.works)
                 is_awaited = time.monotonic() - message.received_at < TOO_LATE
                 if is_awaited and (message.answers or (message.is_late and self._is_eager)):
-                    answered.append(message.number)
+                    answered.append(f"{message.number} {self._number}")
         if answered:
             sender.publish(Notification(answered=answered))
 
@@ -166,7 +167,7 @@ class WakeUps:
             return
         number, queues = number_of(text), {queue for queue, _ in served.places}
         rivals = [rival for rival, serves in self._others if not serves or not serves.isdisjoint(queues)]
-        delay = delay_of(number, number_of(self._worker_id), rivals, served.works)
+        delay = delay_of(number, self._number, rivals, served.works)
         is_late = delay.steps > 0
         message = Message(str(number), served, time.monotonic(), delay.answers, is_late)
         if is_late and not self._is_eager:
@@ -180,7 +181,14 @@ class WakeUps:
         if (message := self._waiting.pop(number, None)) is not None:
             self._note(message.due, message)
 
-    def _drop(self, numbers: frozenset[str]) -> None:
-        """Forget messages that others have answered."""
-        for number in numbers:
-            self._waiting.pop(number, None)
+    def _drop(self, answers: frozenset[str]) -> None:
+        """Forget messages that other live workers have answered.
+
+        Another schema of the database, or another project on a Redis server, has the same channels. The
+        workers there find none of these works.
+        """
+        known = {str(number) for number, _ in self._others}
+        for answer in answers:
+            message, _, worker = answer.partition(" ")
+            if worker in known:
+                self._waiting.pop(message, None)

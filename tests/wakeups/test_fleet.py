@@ -152,6 +152,22 @@ def test_the_others_do_not_look_once_the_work_is_taken(carrier, fleet):
     assert woken(idlers) == []
 
 
+@each_database
+def test_an_answer_of_a_worker_of_another_queue_stops_nobody(carrier, fleet):
+    """Another schema of the database has the same channels, and so has another project on a Redis server."""
+    strangers = fleet(6)
+    publish_due(carrier)
+    assert sum(idler.work() for idler in woken(strangers)) == 0
+    [(channel, answer)] = carrier.sent
+    assert channel == "answered"
+    WorkerProcess.objects.all().delete()
+    idlers = fleet(12)
+    publish_due(carrier)
+    carrier.deliver("answered", answer.replace(sender.origin, "elsewhere"))
+    carrier.pass_time(LONG)
+    assert woken(idlers) == idlers
+
+
 def test_a_message_whose_works_are_left_is_not_answered(carrier, fleet):
     idlers = fleet(12)
     enqueue_many([add(a=1, b=2) for _ in range(40)])
