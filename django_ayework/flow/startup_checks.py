@@ -77,7 +77,7 @@ def state_of_database() -> Diagnosis:
         server = name_of_server()
     except Error as error:
         text = f"The database {alias()!r} does not answer: {sentence(in_one_line(error))}"
-        remedy = f"Check that its server runs, and DATABASES[{alias()!r}] in the settings."
+        remedy = f"Check that its server runs and has connections left, and DATABASES[{alias()!r}]."
         return judged("database", text, remedy, fails=True)
     try:
         lack, _, command = text_of_lack().partition(". Run: ")

@@ -84,7 +84,10 @@ def of_writes(refusal: str) -> Diagnosis:
     if not refusal:
         return judged("writes", "The tables of the queue can be written.")
     text = f"The tables of the queue cannot be written: {sentence(refusal)}"
-    remedy = f"If the server or the file is read-only, make it writable. {GIVE_RIGHTS}"
+    remedy = (
+        "If the server or the file is read-only, make it writable. If its disk is full, free space there. "
+        f"{GIVE_RIGHTS}"
+    )
     return judged("writes", text, remedy, fails=True)
 
 

@@ -336,7 +336,7 @@ def test_the_question_of_a_driver_gets_no_full_stop(monkeypatch):
     text = doctor().of("database")[1]
     assert text.endswith(
         "connection refused Is the server running? "
-        "Check that its server runs, and DATABASES['default'] in the settings."
+        "Check that its server runs and has connections left, and DATABASES['default']."
     )
 
 

@@ -98,7 +98,7 @@ NOT_ALLOWED = "Correct its allow_migrate(), and apply them anew. Run: manage.py 
 def test_a_database_that_is_away_is_reported_in_a_sentence(unusable):
     for said in refused(unusable("away"), *COMMANDS):
         assert "The database 'default' does not answer: " in said
-        assert "Check that its server runs, and DATABASES['default'] in the settings." in said
+        assert "Check that its server runs and has connections left, and DATABASES['default']." in said
 
 
 EXHAUSTED = """

@@ -252,13 +252,13 @@ E001 = f"See {entry_url('checks', 'ayework.E001')}"
          "Run: manage.py migrate --database default"),
         ("name_of_server", unreachable, {},
          "The database 'default' does not answer: connection refused Is the server running? "
-         "Check that its server runs, and DATABASES['default'] in the settings."),
+         "Check that its server runs and has connections left, and DATABASES['default']."),
         ("missing_migrations", refusing, {},
          "The database 'default' has refused a statement: permission denied for table django_migrations. "
          "Give the account of the database its rights: see the guide on security, database accounts."),
         ("try_writes", refusing, {},
          "The tables of the queue cannot be written: permission denied for table django_migrations. "
-         "If the server or the file is read-only, make it writable. "
+         "If the server or the file is read-only, make it writable. If its disk is full, free space there. "
          "Give the account of the database its rights: see the guide on security, database accounts."),
         ("most_connections", lambda: None, {"CONCURENCY": 5},
          f"AYEWORK has the unknown key 'CONCURENCY'. (ayework.E001) Did you mean 'CONCURRENCY'? {E001}"),
