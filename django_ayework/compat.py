@@ -13,6 +13,7 @@ import json.encoder
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Collection
 from opcode import opmap
 from types import FrameType
@@ -186,6 +187,12 @@ def outlive(connection: BaseDatabaseWrapper) -> None:
     """Let ``close_if_unusable_or_obsolete()`` close a connection."""
     # Django 5.2 to 6.1: see keep_open().
     connection.close_at = 0.0
+
+
+def is_outlived(connection: BaseDatabaseWrapper) -> bool:
+    """Tell whether a connection is older than its ``CONN_MAX_AGE``."""
+    # Django 5.2 to 6.1: see keep_open().
+    return connection.close_at is not None and time.monotonic() >= connection.close_at
 
 
 def had_error(connection: BaseDatabaseWrapper) -> bool:

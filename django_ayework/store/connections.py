@@ -21,6 +21,7 @@ from django_ayework.compat import (
     commits_on_exit,
     had_error,
     is_broken,
+    is_outlived,
     keep_open,
     outlive,
     statement_wrappers,
@@ -113,10 +114,12 @@ def tidy_connections(at_age_0: Callable[[BaseDatabaseWrapper], object] = outlive
 
     A connection on which an error occurred may answer and lead to a server that has become read-only, while
     a new one leads to its successor. ``at_age_0`` is called with each connection whose ``CONN_MAX_AGE`` is 0.
-    A session of the engine's own stays: its thread replaces it after an error.
+    A session of the engine's own ends at its age only: its thread replaces it after an error.
     """
     for connection in connections.all(initialized_only=True):
         if hasattr(connection, BOUNDS):
+            if is_outlived(connection) and not connection.in_atomic_block:
+                drop(connection)
             continue
         if connection.settings_dict.get("CONN_MAX_AGE") == 0:
             at_age_0(connection)

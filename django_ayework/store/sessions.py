@@ -35,6 +35,9 @@ from django_ayework.store.dialects import Bounds, dialect_of, in_ms
 LOCK_TIMEOUT = 0.25
 #: Seconds to open a session, unless the project says otherwise.
 CONNECT_TIMEOUT = 10
+#: Seconds after which a session ends at the next rest of its thread. One that only reads meets no error on a
+#: server that others have left: its address leads to another one, and nobody enqueues here any more.
+LONGEST_KEPT = 30
 
 #: Characters of the texts of a statement that is not too large for any server.
 SMALL = 100_000
@@ -95,11 +98,12 @@ def counting_session() -> Generator[None]:
 def own_connection(name: str, bounds: Bounds) -> BaseDatabaseWrapper:
     """Return a connection that is not from Django's pool, and that fails rather than waits for ever."""
     own = connections.create_connection(name)
-    own.settings_dict = deepcopy(own.settings_dict)
+    own.settings_dict = deepcopy(own.settings_dict) | {"CONN_MAX_AGE": None}
     options = own.settings_dict["OPTIONS"]
     options.pop("pool", None)
     if own.vendor in ("postgresql", "mysql"):  # SQLite connects to no server
         options.setdefault("connect_timeout", CONNECT_TIMEOUT)
+        own.settings_dict["CONN_MAX_AGE"] = LONGEST_KEPT
     statement_wrappers(own).append(beat_before)
     if own.vendor == "mysql":
         statement_wrappers(own).append(refuse_too_large)

@@ -6,10 +6,12 @@ from contextlib import suppress
 
 import pytest
 from django.db import Error, OperationalError, connection, connections, transaction
+from django.db.backends.signals import connection_created
 
 from django_ayework import Context, Dedup, Retry, enqueue, enqueue_many, work
 from django_ayework.models import Attempt, Work, WorkerProcess
 from django_ayework.signals import work_succeeded
+from django_ayework.store import sessions
 from django_ayework.testing import now, running_worker
 from tests.app.models import Order
 from tests.marks import own_session
@@ -234,6 +236,28 @@ def test_no_thread_gets_a_connection_again_whose_server_has_become_read_only():
             handle.result(timeout=20)
     assert Order.objects.count() == 3
     assert Attempt.objects.count() == 1
+
+
+@pytest.mark.vendors("postgresql")
+@pytest.mark.usefixtures("quick_polls")
+def test_an_idle_worker_comes_to_ask_the_server_to_which_new_connections_lead(monkeypatch):
+    """The former one still answers, and nobody enqueues there. To a session, an empty table stands for it."""
+    monkeypatch.setattr(sessions, "LONGEST_KEPT", 0.5)
+    asked: list[object] = []
+
+    def leads_elsewhere(sender: object, connection, **kwargs: object) -> None:
+        if threading.current_thread().name == "ayework-claiming" and not asked:
+            asked.append(connection)
+            with connection.cursor() as cursor:
+                cursor.execute("CREATE TEMPORARY TABLE django_ayework_work (LIKE django_ayework_work)")
+
+    connection_created.connect(leads_elsewhere)
+    try:
+        with running_worker():
+            assert enqueue(quick()).result(timeout=20) is not None
+    finally:
+        connection_created.disconnect(leads_elsewhere)
+    assert asked
 
 
 @work(name="worker.tells_progress")
