@@ -193,13 +193,15 @@ def fetch(sql: str, params: Sequence[Any], often: bool = False) -> list[tuple[An
 
 
 @contextmanager
-def by_index() -> Generator[None]:
+def by_index(then_sort: bool = False) -> Generator[None]:
     """Return a transaction whose statements read indexes in order, so that each can stop after a few entries.
+
+    ``then_sort`` lets them sort what an index leads to, which suits a condition that few rows meet.
 
     A transaction that is open already gets its own settings back. A database that reads indexes in order by
     itself needs no transaction: on SQLite one would hold the write lock.
     """
-    settings = dialect().by_index
+    settings = dialect().by_index_then_sort if then_sort else dialect().by_index
     if not settings:
         yield
         return

@@ -82,6 +82,8 @@ class Dialect:
     shorten_here: ClassVar[str | None] = None
     #: Settings by which statements read indexes in order, and stop early. Empty: they do so anyway.
     by_index: ClassVar[dict[str, str]] = {}
+    #: Those with which statements may sort the few rows that an index leads to.
+    by_index_then_sort: ClassVar[dict[str, str]] = {}
     #: Errors of a transaction that was ended for the sake of another one.
     collision_codes: ClassVar[frozenset[object]] = frozenset()
     #: Errors of a lock that another transaction holds.
@@ -162,10 +164,11 @@ class PostgreSQL(Dialect):
     shorten_here = f"SET LOCAL lock_timeout = {SHORT_WAIT}"
     #: PostgreSQL would collect all of many entries first, sort the table where it misjudges how few rows
     #: match, compile statements, or start processes. Each takes longer than these statements do.
-    by_index: ClassVar[dict[str, str]] = {
-        **dict.fromkeys(("jit", "enable_seqscan", "enable_bitmapscan", "enable_sort"), "off"),
+    by_index_then_sort: ClassVar[dict[str, str]] = {
+        **dict.fromkeys(("jit", "enable_seqscan", "enable_bitmapscan"), "off"),
         "max_parallel_workers_per_gather": "0",
     }
+    by_index: ClassVar[dict[str, str]] = {**by_index_then_sort, "enable_sort": "off"}
     collision_codes = frozenset({"40001", "40P01"})  # serialization failure, deadlock
     lock_codes = frozenset({"55P03"})  # lock not available
     timeout_codes = frozenset({"57014"})  # query canceled

@@ -41,6 +41,8 @@ OTHERS = frozenset({"status", "day", "ids"})
 FILTERS = COLUMNS | OTHERS
 #: Columns that lead to few works by an index of their own.
 LEADING = frozenset({"group_id", "chain_id"})
+#: Conditions that few works meet.
+FEW = LEADING | {"id__in"}
 
 Filters = Mapping[str, Any]
 
@@ -98,11 +100,16 @@ class Page(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Works in the order of a moment: those that an index covers, and what else they must meet."""
+    """Works in the order of a moment: those that an index covers, and what else they must meet.
+
+    ``are_few`` tells that the index leads to few works, which are sorted. To find those of a small group in
+    the order of the moment, PostgreSQL would read the entries of all works.
+    """
 
     covered: QuerySet[Work]
     moment: str
     rest: Q = field(default_factory=Q)
+    are_few: bool = False
 
     def __post_init__(self) -> None:
         """Raise ValueError for a value that a column cannot have."""
@@ -120,7 +127,7 @@ class Selection:
         """
         beyond: Comparison = "<" if latest_first else ">"
         until: Comparison = ">=" if latest_first else "<="
-        with by_index():
+        with by_index(then_sort=self.are_few):
             works = self.covered.order_by(self.moment, "id")
             works = works.reverse() if latest_first else works
             if after is not None:
@@ -145,7 +152,7 @@ class Selection:
 
     def count(self) -> int | None:
         """Count the works, up to one more than ``COUNTED``; None when that would take too long."""
-        with by_index():
+        with by_index(then_sort=self.are_few):
             if not self.rest:
                 return self.covered.order_by().values("id")[: COUNTED + 1].count()
             first = self.covered.order_by(self.moment, "id").values_list(self.moment, flat=True)
@@ -185,7 +192,7 @@ def by_queueing(
     rest = having(wanted)
     if set(statuses) != set(Status):
         rest &= Q(status__in=sorted(map(str, statuses)))
-    return Selection(works, "queued_at", rest)
+    return Selection(works, "queued_at", rest, are_few=not covered.keys().isdisjoint(FEW))
 
 
 def by_end(wanted: dict[str, Any], status: Status, until: datetime) -> Selection:

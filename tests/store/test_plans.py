@@ -111,8 +111,7 @@ class TestAmongManyDead:
         assert any("ayework_cause" in plan for plan in plans), plans
         found, are_more = store_causes.causes()
         expected = [(100, f"{n:016}") for n in range(20)]
-        assert [(cause.works, cause.cause) for cause in found] == expected
-        assert not are_more
+        assert ([(cause.works, cause.cause) for cause in found], are_more) == (expected, False)
 
     @pytest.mark.vendors("mysql")
     def test_keys_of_causes_are_skipped_to(self):
@@ -125,6 +124,7 @@ class TestAmongManyDead:
             ({"status": "dead"}, RETRYABLE, "ayework_dead"),
             *(({"status": "dead", name: "gone"}, RETRYABLE, "ayework_") for name in ("queue", "worker")),
             pytest.param({"queue": "gone"}, frozenset(Status), "ayework_queued", marks=on_servers),
+            *(({f"{name}_id": "few"}, RETRYABLE, f"ayework_{name}") for name in ("group", "chain")),
         ],
     )
     def test_a_page_is_read_along_an_index(self, filter, statuses, index):
