@@ -123,7 +123,11 @@ class OverviewAdmin(lists.ReadOnlyAdmin):
             found = form.errors.as_data().items()
             wrong = [f"{label_of(field)}: {error.messages[0]}" for field, errors in found for error in errors]
             raise ValueError(" ".join(wrong))
-        return form.cleaned_data
+        # Others may have changed a value since the page was shown: one that was left as shown stays as it is.
+        shown = {field: request.GET.get(f"shown_{field}") for field in form.fields}
+        return {
+            field: value for field, value in form.cleaned_data.items() if form.data[field] != shown[field]
+        }
 
 
 def require_known(scope: str, name: str, row: WorkControl | None) -> None:

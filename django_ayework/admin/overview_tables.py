@@ -78,10 +78,18 @@ class Control(Target):
 
     @property
     def limit_url(self) -> str:
-        """The address that sets limit and weight."""
-        return self.posts_to("limit")
+        """The address that sets limit and weight, with the values that are shown beside it."""
+        shown = {f"shown_{field}": self.shown(field) for field in IN_PLACE}
+        return f"{self.posts_to('limit')}&{urlencode(shown)}"
+
+    def shown(self, field: str) -> str:
+        """The value that a field of the row has, as text; nothing for the declared one."""
+        value = getattr(self.row, field, None)
+        return "" if value is None else str(value)
 
 
+#: The columns of a control that a row of the overview has a field for.
+IN_PLACE = ("max_running", "weight")
 Controls = Callable[[str, str], Control]
 
 

@@ -7,6 +7,7 @@ from django.test import Client
 
 from django_ayework import work
 from django_ayework.admin.controls import WorkControlAdmin
+from django_ayework.admin.overview_tables import Control
 from django_ayework.flow.controls import current_controls
 from django_ayework.models import WorkControl
 from django_ayework.testing.factories import WorkControlFactory, WorkFactory
@@ -16,6 +17,7 @@ from tests.marks import each_database
 
 pytestmark = [pytest.mark.django_db, pytest.mark.vendors("sqlite")]
 TYPE = add.name
+KEY = Control("type", TYPE, None, True, "").key
 
 
 @work(name="overview.limited", max_running=7)
@@ -29,6 +31,13 @@ def url_of(act, scope="type", name=TYPE):
 def press(client, act, scope="type", name=TYPE, **values):
     """Press a button of a row, with what its fields hold."""
     return client.post(url_of(act, scope, name), {f"{field}-k": value for field, value in values.items()})
+
+
+def limit_url(client):
+    """Return the address of the button that sets the limit, as the page has it now."""
+    [row] = client.get(address("overview_changelist")).context["board"]["tables"][0].rows
+    assert row.control.key == KEY
+    return row.control.limit_url
 
 
 def control(scope="type", name=TYPE):
@@ -71,6 +80,20 @@ def test_a_limit_and_a_weight_are_set_and_taken_back_and_the_old_values_are_logg
         "Changed running at most from 2 to 0.",
         "Changed running at most from 0 to as declared. Changed weight from 40 to as declared.",
     ]
+
+
+@each_database
+def test_a_value_that_was_left_as_shown_stays_as_others_have_set_it_meanwhile(operator):
+    WorkFactory()
+    WorkControlFactory(name=TYPE, paused=False, max_running=4)
+    shown = limit_url(operator)
+    press(operator, "limit", max_running="4", weight="40")
+    assert operator.post(shown, {f"max_running-{KEY}": "9", f"weight-{KEY}": ""}).status_code == 302
+    assert (control().max_running, control().weight) == (9, 40)
+    response = operator.post(limit_url(operator), {f"max_running-{KEY}": "9", f"weight-{KEY}": "40"})
+    assert told(response)[-1] == f"{TYPE}: there was nothing to change."
+    operator.post(limit_url(operator), {f"max_running-{KEY}": "", f"weight-{KEY}": "40"})
+    assert (control().max_running, control().weight) == (None, 40)
 
 
 @pytest.mark.parametrize(
