@@ -11,7 +11,7 @@ from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
 from django.db.models.functions import Left
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
@@ -205,13 +205,19 @@ class WorkAdmin(EditingAdmin):
     def press(self, button: ObjectAction, request: HttpRequest, obj: Work) -> HttpResponse | None:
         """Act on a work, or return the page that asks first."""
         acting = Acting(button, self, request)
-        if button.asks:
-            return acting.ask([obj], {}, self.address("change", obj.pk))
-        acting.carry_out([obj], {})
-        return None
+        if not button.asks:
+            acting.carry_out([obj], {})
+            return None
+        asked = acting.ask([obj], {}, self.address("change", obj.pk))
+        is_gone = asked is None and button.is_deletion and not rows(Work).filter(pk=obj.pk).exists()
+        return HttpResponseRedirect(self.list_address(request)) if is_gone else asked
 
     def address_after(self, request: HttpRequest, obj: Work) -> str:
         """Return the page of the row, or the list, or the first page: the first that the user may open."""
-        links = Links(self.admin_site, request)
-        shown = links.address(self.shown_after, "change", obj.pk) or links.address(self.model, "changelist")
+        shown = Links(self.admin_site, request).address(self.shown_after, "change", obj.pk)
+        return shown or self.list_address(request)
+
+    def list_address(self, request: HttpRequest) -> str:
+        """Return the list, or the first page for a user who may not open it."""
+        shown = Links(self.admin_site, request).address(self.model, "changelist")
         return shown or reverse("admin:index", current_app=self.admin_site.name)

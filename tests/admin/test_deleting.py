@@ -61,7 +61,10 @@ def test_a_page_asks_first_and_names_the_works(operator, django_assert_max_num_q
     assert_shows(response.content.decode(), question, *(address("work_change", id) for id in before))
     assert "Are you sure" in press(operator, "delete_chains", other.id).content.decode()
     assert left() == before
-    assert answer(operator, "delete_chains", other.id).status_code == 302
+    gone = answer(operator, "delete_chains", other.id)
+    assert (gone.status_code, gone["Location"]) == (302, address("work_changelist")), (
+        "it has no page any more"
+    )
     assert left() == before - {other.id}
     ids = [work.id for work in DeadLetterFactory.create_batch(30)]
     with django_assert_max_num_queries(14):  # four of them for the choices of filters
@@ -88,6 +91,13 @@ def test_a_chain_that_blocks_a_work_is_refused_in_words_and_the_others_go(operat
     assert [entry.object_id for entry in LogEntry.objects.all()] == [other.id]
     confirm(operator, [blocker.id, waiting.id])
     assert left() == set()
+
+
+def test_a_chain_that_was_not_deleted_is_shown_with_the_refusal(operator):
+    blocker = enqueue(add(a=1, b=1))
+    enqueue(add(a=2, b=2), blockers=[blocker])
+    response = answer(operator, "delete_chains", blocker.id)
+    assert (response.status_code, response["Location"]) == (302, address("work_change", blocker.id))
 
 
 @each_database
