@@ -73,7 +73,8 @@ class InputForm(forms.Form):
 
     def unnamed(self) -> Any:
         """Return the stored arguments that no parameter names."""
-        named = self.work_type.signature.parameters
+        parameters = self.work_type.signature.parameters.values()
+        named = {each.name for each in parameters if each.kind is not Parameter.VAR_KEYWORD}
         return {name: value for name, value in self.stored.items() if name not in named}
 
     def hides_rest(self) -> bool:
@@ -83,7 +84,7 @@ class InputForm(forms.Form):
     @property
     def dropped(self) -> list[str]:
         """The stored arguments that the handler does not take any more."""
-        return [] if self.rest else sorted(self.unnamed())
+        return [] if self.rest else sorted(map(printable, self.unnamed()))
 
     def clean(self) -> dict[str, Any]:
         """Build the request, so that what does not fit is refused as when it is queued."""

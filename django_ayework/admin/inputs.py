@@ -20,6 +20,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_ayework.rules.codec import Codec
+from django_ayework.rules.formatting import storable
 
 #: Texts that are longer get a field of several lines.
 LINE = 80
@@ -103,9 +104,11 @@ def laid_out(codec: Codec, value: Any) -> str:
     """Return a value as the codec writes it, over several lines if that is JSON."""
     text = codec.encode(value)
     try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        stored = json.loads(text)
     except ValueError:
         return text
+    shown = json.dumps(stored, indent=2, ensure_ascii=False)
+    return shown if storable(shown) == shown else json.dumps(stored, indent=2)
 
 
 def kind_of(annotation: Any, codec: Codec) -> tuple[Kind, bool]:
@@ -228,12 +231,17 @@ def widget_for(kind: Kind, shown: str, is_optional: bool, is_hidden: bool) -> fo
     return forms.TextInput(attrs={"class": "vTextField", "autocomplete": "off"})
 
 
+def has_field(value: Any) -> bool:
+    """Tell whether a field of one line can show a value; a page cannot have half of a surrogate pair."""
+    return isinstance(value, SCALARS) and (not isinstance(value, str) or storable(value) == value)
+
+
 def field_of(
     parameter: Parameter, annotations: Mapping[str, Any], codec: Codec, stored: Any, is_hidden: bool
 ) -> InputField:
     """Return the field of one input of a handler."""
     kind, is_optional = kind_of(annotations.get(parameter.name), codec)
     known = parameter.default if stored is ABSENT else stored
-    if known is not ABSENT and not isinstance(known, SCALARS):
+    if known is not ABSENT and not has_field(known):
         kind = json_kind(codec)
     return InputField(kind, stored, parameter.default, is_optional or parameter.default is None, is_hidden)

@@ -123,6 +123,21 @@ def test_a_bad_argument_is_corrected_and_the_work_runs_with_the_new_one(operator
     assert logged() == ["Retried with another input. It was dead. number: -7 → 7"]
 
 
+HALF = "half a pair \ud800"
+
+
+@each_database
+def test_texts_that_no_page_can_have_are_edited_as_json(operator):
+    handle = dead(order(number=-7, name=HALF, items=[HALF], more=HALF))
+    data = form_of(operator, handle.id)
+    assert data["input-name"] == json.dumps(HALF)
+    assert difference(send(operator, handle.id, data, number="7")) == {"number": ("-7", "7")}
+    confirm(operator, handle.id, data, number="7")
+    assert input_of(handle) == {"number": 7, "name": HALF, "items": [HALF], "more": HALF}
+    Work.objects.filter(id=handle.id).update(status="dead", input=json.dumps({HALF: 1}))
+    assert form_of(operator, handle.id)
+
+
 MORNING, NIGHT = datetime(2026, 3, 1, 9, 30, tzinfo=UTC), datetime(2027, 1, 2, 1, 4, 5, tzinfo=UTC)
 #: Of each kind of value: the field, a value, its text in the form, a text that is typed, and what it gives.
 KINDS = [
