@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
 from urllib.parse import urlencode
@@ -96,17 +96,17 @@ class DeadLetterAdmin(WorkAdmin):
     def causes_view(self, request: HttpRequest) -> HttpResponse:
         """Show why works are dead."""
         found, are_more = causes()
-        links = Links(self.admin_site, request)
+        links, may = Links(self.admin_site, request), self.acts_of(request)
         context = {
             "title": _("Dead letters by cause"),
             "is_list": True,
-            "causes": [self.card(cause, request, links) for cause in found],
+            "causes": [self.card(cause, may, links) for cause in found],
             "most": MOST if are_more else None,
             "list_url": self.address("list"),
         }
         return self.framed(request, "causes.html", context)
 
-    def card(self, cause: Cause, request: HttpRequest, links: Links) -> dict[str, Any]:
+    def card(self, cause: Cause, may: Collection[str], links: Links) -> dict[str, Any]:
         """Return a cause as its part of the page: texts, and the addresses that the user may open."""
         filter = {"type": cause.type, "reason": cause.reason, "cause": cause.cause}
         now, query = clock.now(), urlencode(filter)
@@ -120,11 +120,11 @@ class DeadLetterAdmin(WorkAdmin):
             "example": links.work(cause.example, pages.short(cause.example)),
             "list_url": f"{self.address('list')}?{query}",
             "export_url": f"{self.address('export')}?{query}",
-            "acts": self.acts_on(cause, filter, request, links),
+            "acts": self.acts_on(cause, filter, may, links),
         }
 
     def acts_on(
-        self, cause: Cause, filter: Mapping[str, str], request: HttpRequest, links: Links
+        self, cause: Cause, filter: Mapping[str, str], may: Collection[str], links: Links
     ) -> list[tuple[str, str]]:
         """Return the texts and addresses of what the user may do about a cause."""
 
@@ -133,18 +133,20 @@ class DeadLetterAdmin(WorkAdmin):
             return bulk_address(self.admin_site, urlencode(asked))
 
         found: list[tuple[str, str | None]] = []
-        if self.may_in_bulk("retry", request):
+        if "retry" in may:
             found.append((_("Retry all…"), in_bulk("retry")))
-        if self.has_edit_input_permission(request) and cause.type != GATE_TYPE:
+        if "edit" in may and cause.type != GATE_TYPE:
             found.append((_("Edit and retry…"), links.address(Work, "edit", cause.example)))
-        if self.may_in_bulk("delete_chains", request):
+        if "delete_chains" in may:
             found.append((_("Delete all…"), in_bulk("delete_chains")))
         return [(text, url) for text, url in found if url is not None]
 
-    def may_in_bulk(self, what: str, request: HttpRequest) -> bool:
-        """Tell whether the user may act on all works of a cause."""
+    def acts_of(self, request: HttpRequest) -> set[str]:
+        """Return what the user may do about causes: act on all works of one, edit an example."""
         bulk_admin = admin_of(self.admin_site, BulkAction)
-        return isinstance(bulk_admin, BulkActionAdmin) and bulk_admin.may(ACTS[what], request)
+        asked = ("retry", "delete_chains") if isinstance(bulk_admin, BulkActionAdmin) else ()
+        found = {name for name in asked if bulk_admin.may(ACTS[name], request)}
+        return found | ({"edit"} if self.may_edit(request, None) else set())
 
     # As a file
 

@@ -89,6 +89,14 @@ def test_works_that_died_before_causes_were_stored_have_an_entry_of_their_own(op
     assert "Edit and retry…" not in dict(of_gate.acts), "its input cannot be edited"
 
 
+def test_only_those_who_may_retry_are_offered_to_edit_and_retry(client_with):
+    dead_works(1)
+    rights = ("view_work", "view_deadletter", "edit_input_work")
+    for more, offered in (((), []), (("retry_work",), ["Edit and retry…"])):
+        [card] = client_with(*rights, *more).get(address(CAUSES)).context["causes"]
+        assert [text for text, _url in card["acts"]] == offered
+
+
 @each_database
 def test_many_causes_are_bounded_at_a_bounded_cost(page, monkeypatch, cards, django_assert_max_num_queries):
     monkeypatch.setattr(store, "COUNTED", 2)
