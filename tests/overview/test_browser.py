@@ -103,7 +103,9 @@ def test_all_can_be_done_by_keyboard(browser, visit, find):
     eventually(lambda: WorkControl.objects.filter(name=add.name, paused=True).exists())
 
 
-def test_a_window_of_middle_width_shows_the_page_and_all_buttons(browser, visit, find):
+@pytest.mark.parametrize("language", ["en", "de", "es", "fr"])
+def test_a_window_of_middle_width_shows_the_page_and_all_buttons(browser, visit, find, settings, language):
+    settings.LANGUAGE_CODE = language
     WorkerProcessFactory(running=1)
     WorkControlFactory(scope="type", name="shop.reserve", paused=True, max_running=3)
     WorkFactory.create_batch(3, type="shop.reserve")
