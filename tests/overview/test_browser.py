@@ -71,6 +71,28 @@ def test_nothing_is_processed_and_the_page_says_why_while_one_looks(browser, vis
     assert text(HEADLINE).startswith("✓ All is well")
 
 
+def test_a_page_that_is_not_refreshed_any_more_says_so_until_it_is(browser, visit, find, settings):
+    def refresh():
+        browser.execute_script('document.dispatchEvent(new Event("visibilitychange"))')
+
+    WorkerProcessFactory()
+    visit()
+    note = find("[data-live-failed]")
+    assert not note.is_displayed()
+    session = browser.get_cookie(settings.SESSION_COOKIE_NAME)
+    browser.delete_cookie(session["name"])
+    refresh()
+    eventually(note.is_displayed)
+    assert note.text == (
+        "This page is not up to date. The server did not answer, or you are signed out. Reload"
+    )
+    assert violations(browser) == []
+    browser.add_cookie(session)
+    refresh()
+    eventually(lambda: not note.is_displayed())
+    complaints(browser)  # of the answer that failed
+
+
 def test_what_was_typed_and_not_sent_outlives_a_refresh(browser, visit, find):
     WorkFactory(type=add.name)
     visit()

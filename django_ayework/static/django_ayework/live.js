@@ -5,6 +5,7 @@
    data-live-done                         on an element of a fragment: nothing more will change
    <button data-live-pause hidden ...>    pauses and resumes all fragments; shown by this script
    <a data-live-reload href="">Reload</a> hidden by this script
+   <p data-live-failed hidden>...</p>     shown while the last answer is missing: what the page shows is old
 
    A fragment stays as it is while a field in it has an input that was not sent.
 
@@ -46,12 +47,18 @@ class Fragment {
         throw new Error(`status ${answer.status}`);
       }
       this.wait = this.seconds;
-      this.element.removeAttribute("data-live-stale");
+      this.mark(false);
     } catch {
       this.wait = Math.min(this.wait * 2, 60);
-      this.element.setAttribute("data-live-stale", "");
+      this.mark(true);
     }
     this.plan();
+  }
+
+  mark(isStale) {
+    this.element.toggleAttribute("data-live-stale", isStale);
+    const isAny = document.querySelector("[data-live-stale]") !== null;
+    for (const each of document.querySelectorAll("[data-live-failed]")) each.hidden = !isAny;
   }
 
   show(html) {
