@@ -26,7 +26,7 @@ OF_DJANGO = {
 }
 #: No description of all that is well: it takes axe-core a third of its time.
 OPTIONS: dict[str, Any] = {"resultTypes": ["violations"]}
-WIDE, NARROW = 1400, 420
+WIDE, NARROW = 1400, 320
 #: The rules whose result depends on the theme, and the one whose result depends on the width.
 OF_COLOURS = OPTIONS | {"runOnly": ["color-contrast", "link-in-text-block"]}
 OF_WIDTH = OPTIONS | {"runOnly": ["scrollable-region-focusable"]}
