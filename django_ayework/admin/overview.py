@@ -126,7 +126,7 @@ class OverviewAdmin(lists.ReadOnlyAdmin):
         # Others may have changed a value since the page was shown: one that was left as shown stays as it is.
         shown = {field: request.GET.get(f"shown_{field}") for field in form.fields}
         return {
-            field: value for field, value in form.cleaned_data.items() if form.data[field] != shown[field]
+            field: value for field, value in form.cleaned_data.items() if form.data.get(field) != shown[field]
         }
 
 
