@@ -185,7 +185,7 @@ def fire(row: Schedule, occurrence: datetime, now: datetime) -> tuple[Did, dict[
 
     The end of the firing before is read under the lock, so the last firing of the fleet is judged.
     """
-    if row.overlap != "allow" and (row.queued or (row.last_group and not has_ended(row.last_group))):
+    if row.overlap != "allow" and (row.queued or not has_ended(row.last_group)):
         waits = row.overlap == "queue" and row.queued < BOUND
         insert_firing(row.pk, occurrence, "queued" if waits else "skipped", now)
         return Did.PASSED, {"queued": row.queued + 1} if waits else {}

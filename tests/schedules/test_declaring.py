@@ -14,6 +14,7 @@ from django_ayework import CronError, batch_work, dependency, schedule, work
 from django_ayework.checks import check_names
 from django_ayework.define.schedules import DeclaredSchedule, schedules
 from django_ayework.errors import ImproperWork, InvalidOption
+from django_ayework.flow import schedules as flow_schedules
 from django_ayework.flow.maintenance import FIRINGS_KEPT, prune_others
 from django_ayework.flow.schedules import sync
 from django_ayework.models import Firing, Schedule
@@ -22,6 +23,7 @@ from django_ayework.testing import now, tick, time_travel
 from django_ayework.testing.factories import FiringFactory, ScheduleFactory
 from django_ayework.worker.maintenance import Scheduler
 from tests.app.works import add, expire_carts, fail, notify
+from tests.races.holding import at_once, transaction_elsewhere
 from tests.schedules.works import note
 
 
@@ -239,6 +241,17 @@ class TestRowsOfSchedules:
         assert (row().origin, row().every) == ("admin", 5)
         assert "one of this name was made in the admin" in heard.text
 
+    def test_a_start_and_an_end_bound_what_a_function_is_asked_and_answers(self):
+        start, end = now() + timedelta(minutes=1), now() + timedelta(minutes=2)
+        asked, answers = [], [None, end]
+        schedule(
+            name="tick", next=lambda at: asked.append(at) or answers.pop(), start=start, end=end, run=note
+        )
+        tick()
+        assert (row().next_at, asked) == (end, [start])
+        time_travel(120)
+        assert (tick(), row().next_at) == (1, None)
+
     def test_a_pause_outlives_a_sync(self):
         schedule(name="tick", every=60, run=note)
         sync()
@@ -256,21 +269,38 @@ class TestRowsOfSchedules:
         scheduler.turn()
         assert not row().enabled
         monkeypatch.setattr(scheduler, "_restore_at", 0.0)
-        scheduler.turn()
+        with time_travel(-300):  # by a clock that is behind, it is not fired again either
+            scheduler.turn()
         assert row().enabled
         assert timedelta(seconds=50) < row().next_at - now() <= timedelta(seconds=60)
         assert not Schedule.objects.get(name="removed").enabled
         assert "Changed the schedule tick: due_at, enabled, error, failures, next_at." in heard.text
 
     def test_a_schedule_that_an_older_release_enabled_is_disabled_once_nobody_fires_it(self, monkeypatch):
+        lock = flow_schedules.lock_schedules
+
+        def lock_late(names, skip_locked):
+            Schedule.objects.filter(name="fired").update(due_at=now())
+            return lock(names, skip_locked)
+
+        monkeypatch.setattr(flow_schedules, "lock_schedules", lock_late)
         scheduler = Scheduler()
         scheduler.turn()
-        ScheduleFactory(name="removed", function="shop.add", due_at=now() - timedelta(minutes=11))
+        for name in ("removed", "fired"):
+            ScheduleFactory(name=name, function="shop.add", due_at=now() - timedelta(minutes=11))
         ScheduleFactory(name="recent", function="shop.add", due_at=now() - timedelta(minutes=9))
         monkeypatch.setattr(scheduler, "_restore_at", 0.0)
         scheduler.turn()
         kept = {row.name: (row.enabled, row.due_at is None) for row in Schedule.objects.all()}
-        assert kept == {"recent": (True, False), "removed": (False, True)}
+        assert kept == {"recent": (True, False), "fired": (True, False), "removed": (False, True)}
+
+    @pytest.mark.vendors("postgresql", "mysql")
+    @pytest.mark.django_db(transaction=True)
+    def test_a_schedule_that_another_process_is_firing_is_not_waited_for(self):
+        ScheduleFactory(name="removed", function="shop.add", due_at=now() - timedelta(minutes=11))
+        with transaction_elsewhere(lambda: Schedule.objects.update(due_at=now())):
+            at_once(flow_schedules.restore)
+        assert Schedule.objects.get().enabled
 
     def test_schedules_that_other_processes_leave_due_do_not_hide_ours(self):
         moment = now()

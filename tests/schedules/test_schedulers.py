@@ -48,6 +48,19 @@ def test_no_more_firings_wait_than_a_bound_and_later_ones_are_skipped(monkeypatc
     assert Counter(Firing.objects.values_list("status", flat=True)) == {"fired": 1, "queued": 2, "skipped": 2}
 
 
+def test_no_firing_passes_a_queued_one_when_the_works_before_end_during_the_step(monkeypatch):
+    schedule(name="tick", every=60, run=note, overlap="queue")
+    tick()
+    for _ in range(2):
+        time_travel(60)
+        tick()
+    answers = iter([False, True])
+    monkeypatch.setattr(steps, "has_ended", lambda group: next(answers))
+    time_travel(60)
+    assert steps.fire_due().fired == 0
+    assert Schedule.objects.get().queued == 2
+
+
 @pytest.mark.parametrize("scheduler", [True, pytest.param(False, marks=pytest.mark.vendors("sqlite"))])
 def test_a_worker_fires_schedules_unless_told_otherwise_and_takes_up_later_ones(scheduler):
     def is_running() -> bool:
