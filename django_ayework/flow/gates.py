@@ -265,7 +265,7 @@ class Unresolved:
         remembered = [id for waiter in waiters for id in self._edges.pop(waiter, ())]
         known = edges_by_id(remembered)
         partly = {edge.waiter_id for edge in known}
-        edges = [edge for edge in known if not edge.outcome and edge.waiter_id in waiters]
+        edges = [edge for edge in known if not edge.outcome]
         return edges + open_edges([waiter for waiter in waiters if waiter not in partly])
 
     def remember(self, edges: Sequence[EdgeRow], waiters: Collection[str]) -> None:
