@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
 from django.utils.timezone import localtime
@@ -52,7 +52,7 @@ from django_ayework.store.attempts import last_outcome
 from django_ayework.store.controls import running_counts
 from django_ayework.store.database import clock, sync_only
 from django_ayework.store.dependencies import WaiterRow, blocked_behind, first_open, missed_by, read_waiters
-from django_ayework.store.lanes import lanes_of, works_ahead
+from django_ayework.store.lanes import is_claimed_alone, lanes_of, works_ahead
 from django_ayework.store.processes import find_process, processes_seen_since
 from django_ayework.store.rows import WorkRow, chain_ends, find_row, statuses_of
 
@@ -203,10 +203,19 @@ def why_not_taken(row: WorkRow, controls: Controls, now: datetime) -> list[Reaso
     if doer_of(registry.find(row.type)) is not None:
         held.append(doer_limits(row.type))
     ranked = any(controls.of(type).is_ranked for type in types)
-    ahead = works_ahead(row, [row.type] if ranked or row.sort_key else types, MOST_AHEAD)
+    ahead = works_ahead(row, [row.type] if ranked else claimed_together(row.type, types), MOST_AHEAD)
     poll, waited = get_settings().poll_interval, (now - row.run_at).total_seconds()
     reasons = pending(row.queue, live_workers(now), ahead, MOST_AHEAD, poll, waited)
     return [*held, *(reason for reason in reasons if not held or reason.code is not Code.NEXT)]
+
+
+def claimed_together(type: str, types: Iterable[str]) -> list[str]:
+    """Return those of the types of a queue whose works are claimed together with those of this one."""
+    if is_claimed_alone(type):
+        return [type]
+    doer = doer_of(registry.find(type))
+    others = (each for each in types if not is_claimed_alone(each))
+    return [each for each in others if doer_of(registry.find(each)) is doer]
 
 
 def why_scheduled(row: WorkRow, now: datetime) -> list[Reason]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from django.db.models import Count
 
+from django_ayework.define.types import registry
 from django_ayework.models import BulkAction, Schedule, Waiter, Work, WorkControl, WorkerProcess
 from django_ayework.rules.controls import EVERYTHING, FairnessKey, Scope, first_turn, turn_text
 from django_ayework.store.database import chunked, connection, dialect, fetch, rows, stored_moment
@@ -175,22 +176,32 @@ def heads_of(queue: str, caps: Mapping[str, int]) -> list[Head]:
 
 def allocate(heads: Iterable[Head], limit: int) -> Mapping[str, int]:
     """Return how many works to take of each lane so that those of the queue come by priority, then age."""
-    by_age = sorted(heads, key=lambda head: (head.rank, head.run_at, head.id))
-    return Counter(head.type for head in by_age[:limit])
+    return Counter(head.type for head in by_age(heads)[:limit])
+
+
+def by_age(heads: Iterable[Head]) -> list[Head]:
+    """Return the heads of several lanes by priority, then age."""
+    return sorted(heads, key=lambda head: (head.rank, head.run_at, head.id))
+
+
+def is_claimed_alone(type: str) -> bool:
+    """Tell whether works of a type are claimed apart from those of other types."""
+    return registry.order_of(type) == "unit" or registry.batch(type) is not None
 
 
 def works_ahead(row: WorkRow, types: Iterable[str], most: int) -> int:
     """Count the pending works that a claim takes before this one; ``most + 1`` stands for more than ``most``.
 
-    ``types`` are those that are claimed together with its own. At most that many entries of each lane are
-    read, however long the queue is. A work that was taken meanwhile has none ahead.
+    ``types`` are those that are claimed together with its own. The next work of a lane is taken in the place
+    of the next one by age, see ``allocate()``. At most that many entries of each lane are read, however long
+    the queue is. A work that was taken meanwhile has none ahead.
     """
-    by_unit = bool(row.sort_key)
     heads = heads_of(row.queue, dict.fromkeys(types, most + 1))
-    ids = [head.id for head in heads if bool(head.sort_key) is by_unit][: most + 1]
-    if row.id in ids:
-        return ids.index(row.id)
-    return most + 1 if len(ids) > most else 0
+    lane = [head.id for head in heads if head.type == row.type]
+    if row.id not in lane:
+        return most + 1 if len(lane) > most else 0
+    places = [place for place, head in enumerate(by_age(heads)) if head.type == row.type]
+    return min(places[lane.index(row.id)], most + 1)
 
 
 # The one query that an idle worker repeats.

@@ -20,7 +20,7 @@ from django_ayework.rules.controls import Controls, allocated, capped
 from django_ayework.store import claims
 from django_ayework.store.controls import hold_type_controls, running_counts
 from django_ayework.store.database import clock, in_own_transaction
-from django_ayework.store.lanes import Lane
+from django_ayework.store.lanes import Lane, is_claimed_alone
 from django_ayework.store.rows import WorkRow
 from django_ayework.worker.executor import Executor, Load, without_outcome
 from django_ayework.worker.in_flight import Batch, Delivery, InFlight, abort_lost_waiting
@@ -87,7 +87,7 @@ def claim_groups_of(lanes: Iterable[Lane], controls: Controls) -> list[ClaimGrou
         if len(types) > 1 and any(controls.of(type).is_ranked for type in types):
             groups.append(ClaimGroup(queue, tuple(types), ranked=True, doer=doer))
             continue
-        alone = [type for type in types if registry.order_of(type) == "unit" or registry.batch(type)]
+        alone = list(filter(is_claimed_alone, types))
         if by_time := tuple(type for type in types if type not in alone):
             groups.append(ClaimGroup(queue, by_time, doer=doer))
         groups += [ClaimGroup(queue, (type,), doer=doer) for type in alone]

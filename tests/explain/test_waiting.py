@@ -251,6 +251,20 @@ def test_many_works_ahead_are_counted_up_to_a_bound(monkeypatch):
     assert facts(work, "behind_others") == {"queue": "default", "ahead": 5, "more": True}
 
 
+@describe(name="explain.by_unit", order="unit")
+def by_unit() -> None:
+    """Is claimed apart from other types."""
+
+
+def test_works_with_a_label_wait_for_those_before_their_turn_and_hold_up_later_ones_of_other_types():
+    WorkerProcessFactory()
+    alone = enqueue(by_unit())
+    handles = [enqueue(add(a=1, b=2), **label) for label in ({}, {}, {"fairness": "ann"})] + [enqueue(fail())]
+    assert [facts(handle, "behind_others")["ahead"] for handle in handles[1:]] == [1, 2, 3]
+    for handle in (alone, handles[0]):
+        why(handle, "next")
+
+
 def test_a_work_taken_meanwhile_has_none_ahead():
     taken = find_row(WorkFactory().id)
     Work.objects.update(status="running")
