@@ -279,21 +279,21 @@ def test_a_work_that_was_retried_or_edited_meanwhile_is_left_alone_and_the_entri
     assert input_of(handle)["number"] == -8
 
 
-def test_a_work_that_is_edited_between_the_check_and_the_retry_is_left_alone(operator, monkeypatch):
+def test_a_work_that_is_retried_between_the_check_and_the_retry_is_left_alone(operator, monkeypatch):
     handle = dead(order(number=-7, name="tea"))
     data = form_of(operator, handle.id)
 
-    def edited_first(*args):
-        """Let another user edit the work, which dies again."""
+    def retried_first(*args):
+        """Let another user retry the work, which dies again."""
         monkeypatch.undo()
-        retry(handle.id, {"number": -8, "name": "tea"})
+        retry(handle.id)
         drain(raises=False)
         return retry_edited(*args)
 
-    monkeypatch.setattr("django_ayework.admin.edit.retry_edited", edited_first)
+    monkeypatch.setattr("django_ayework.admin.edit.retry_edited", retried_first)
     response = confirm(operator, handle.id, data, number="31337")
     assert_shows(response.content.decode(), "it has been changed since; nothing was retried", 'value="31337"')
-    assert (input_of(handle)["number"], handle.state().status) == (-8, "dead")
+    assert (input_of(handle)["number"], handle.state().status) == (-7, "dead")
 
 
 @pytest.mark.parametrize(

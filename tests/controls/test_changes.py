@@ -10,13 +10,16 @@ from tests.controls.works import other
 pytestmark = pytest.mark.django_db
 
 
-def test_a_pause_is_heeded_that_comes_together_with_the_end_of_another_control():
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_pause_is_heeded_that_comes_together_with_the_end_of_another_control(is_new):
     limit("controls.plain", weight=5)
-    limit("controls.other", weight=5)
+    if not is_new:
+        limit("controls.other", weight=5)
     claimer = claimer_of()
     claimer.poll()
     WorkControl.objects.get(name="controls.plain").delete()
-    limit("controls.other", weight=6)
+    if not is_new:
+        limit("controls.other", weight=6)
     pause(type="controls.other")
     enqueue(other())
     claimer.poll()

@@ -37,7 +37,8 @@ def fill(number: int, dead: int = 0) -> str:
     member = {"group_id": root.id, "parent_id": root.id}
     ended = vars(WorkFactory.build(type="graph.fetch", status="success", **member))
     columns = {name: value for name, value in ended.items() if name not in ("_state", "id", "status")}
-    statuses = ["dead"] * dead + ["success"] * (number - 2 - dead)
+    early = dead // 2
+    statuses = ["dead"] * early + ["success"] * (number - 2 - dead) + ["dead"] * (dead - early)
     made = [Work(id=new_uuid7(), status=status, **columns) for status in statuses]
     Work.objects.bulk_create(made)
     gate = WorkFactory(type=GATE_TYPE, status="blocked", input='{"queue":[]}', **member)

@@ -184,5 +184,9 @@ def test_of_a_larger_group_the_works_that_need_attention_are_read(monkeypatch):
     assert workflow.unread == 80
     assert {name(node) for node in folded(id).nodes} >= {"root", "gate"}
     assert statuses(workflow).count("dead") == 12
+    with monkeypatch.context() as fewer:
+        fewer.setattr("django_ayework.flow.graph.MOST_MEMBERS", 10)
+        assert {name(node) for node in folded(id).nodes} >= {"root", "gate"}
     monkeypatch.setattr("django_ayework.store.workflows.SORTED", 50)
-    assert statuses(read_workflow(id)).count("dead") == 12
+    workflow = read_workflow(id)
+    assert (statuses(workflow).count("dead"), workflow.unread, len([*workflow.own])) == (12, 80, 20)

@@ -59,6 +59,7 @@ def test_a_last_attempt_that_a_lost_worker_never_began_is_not_recorded_as_a_fail
     try:
         handle = enqueue(once_here())
         claim_all(lease=-1)
+        Work.objects.update(delivery=2, begun_delivery=1)  # as after a retry by hand
         assert len(reclaim()) == 1
     finally:
         work_failed.disconnect(dispatch_uid="unbegun")
