@@ -83,22 +83,29 @@ def test_a_waiter_whose_recheck_fails_keeps_no_other_from_it(killed, caplog):
     assert gates[1].state().status is Status.SUCCESS
 
 
-def test_a_member_retried_while_its_end_is_looked_up_does_not_close_the_gate(monkeypatch):
+def blocked_by(members):
+    return enqueue(step(label="after"), blockers=members)
+
+
+@pytest.mark.parametrize(
+    ("wait_for", "name"), [(gate_over, "settled_statuses"), (blocked_by, "settled_chains")]
+)
+def test_a_member_retried_while_its_end_is_looked_up_ends_no_waiter(monkeypatch, wait_for, name):
     BROKEN.add("a")
     member = enqueue(step(label="a"))
     drain()
-    look = flow_gates.settled_statuses
+    look = getattr(flow_gates, name)
 
     def look_then_retry(ids: set[str]) -> Ends:
         found = look(ids)
         retry(member.id)
         return found
 
-    gate = gate_over([member])
-    monkeypatch.setattr(flow_gates, "settled_statuses", look_then_retry)
+    waiter = wait_for([member])
+    monkeypatch.setattr(flow_gates, name, look_then_retry)
     run_commit_callbacks()
     monkeypatch.undo()
-    assert standing(gate) == BLOCKED
+    assert standing(waiter) == BLOCKED
     BROKEN.clear()
     drain()
     assert labels() == ["a", "after"]
@@ -254,7 +261,8 @@ def test_a_worker_sweeps_page_after_page(monkeypatch):
 def test_a_sweep_of_few_blocked_works_takes_few_statements(blocked, django_assert_max_num_queries):
     for _ in range(blocked):
         enqueue(dependency(["unborn"], []))
-    drain()
+        enqueue(step(label="after"), blockers=[enqueue(countdown(left=1))])  # a chain that goes on
+    drain(limit=1)
     with django_assert_max_num_queries(12):
         assert sweep() == 0
 
@@ -314,3 +322,7 @@ def test_a_gate_takes_no_more_statements_than_its_rows_and_one_look_at_works_of_
     gate = dependency(members, [step(label="after")])
     alone = statements(lambda: enqueue_many([step(label="c"), step(label="d")]))
     assert statements(lambda: enqueue_many([*members, gate])) - alone <= 2
+    member = step(label="e")
+    first = dependency([member], [step(label="after")])
+    enqueue_many([member, first, dependency(first.releases, [])])
+    assert not Waiter.objects.filter(recheck=True).exists(), "nobody else can have settled these"

@@ -1,7 +1,7 @@
 """Locked rows: rechecks pass over them, settlements lock in one order, some errors are repeated."""
 
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from datetime import timedelta
 from functools import partial
 from unittest.mock import patch
@@ -11,9 +11,11 @@ from django.db import OperationalError, connection, transaction
 
 from django_ayework import Abort, cancel, complete, delete_chains, dependency, enqueue, enqueue_many, work
 from django_ayework.flow import gates as flow_gates
+from django_ayework.flow import isolation, maintenance
 from django_ayework.flow.gates import recheck_leftovers
-from django_ayework.flow.maintenance import expire_blocked, prune
+from django_ayework.flow.maintenance import expire_blocked, prune, reclaim
 from django_ayework.models import Waiter, Work
+from django_ayework.store import dependencies
 from django_ayework.store.database import clock, is_contention
 from django_ayework.store.sessions import engine_session
 from django_ayework.testing import drain
@@ -68,18 +70,65 @@ def test_queueing_does_not_wait_for_an_end_which_is_found_once_it_is_committed(e
 
 
 @with_row_locks
-@pytest.mark.parametrize(("end", "standing"), [(complete, "success"), (cancel, "dead")])
-def test_a_gate_over_a_work_that_another_transaction_queues_and_ends_is_decided_at_its_commit(end, standing):
+@pytest.mark.parametrize(
+    ("kind", "end", "standing"),
+    [(step, complete, "success"), (step, cancel, "dead"), (lambda: dependency([], []), None, "success")],
+    ids=["completed", "cancelled", "gate that opens at once"],
+)
+def test_a_gate_over_a_work_that_another_transaction_queues_and_ends_is_decided_at_its_commit(
+    kind, end, standing
+):
     """The gate is queued before the commit: neither transaction sees what the other one has inserted."""
 
     def queue_and_end() -> None:
-        enqueue(step(), id="brief")
-        end("brief")
+        enqueue(kind(), id="brief")
+        if end is not None:
+            end("brief")
 
     with transaction_elsewhere(queue_and_end):
         gate = enqueue(dependency(["brief"], []))
         assert stands(gate) == [("blocked", False)]
     assert stands(gate) == [(standing, False)]
+
+
+@with_row_locks
+def test_an_end_that_is_committed_while_a_recheck_reads_is_found(monkeypatch):
+    member, read = enqueue(step(), delay=3600), dependencies.statuses_of
+    with ExitStack() as elsewhere:
+
+        def read_before_the_commit(ids):
+            found = read(ids)
+            elsewhere.close()
+            return found
+
+        elsewhere.enter_context(transaction_elsewhere(lambda: complete(member.id)))
+        monkeypatch.setattr(dependencies, "statuses_of", read_before_the_commit)
+        gate = enqueue(after_all(member))
+    assert stands(gate) == [OPEN]
+
+
+@with_row_locks
+def test_works_that_are_renewed_or_locked_after_they_were_found_lapsed_are_not_reclaimed(monkeypatch):
+    renewed, held, _ = ids = [handle.id for handle in enqueue_many([step() for _ in range(3)])]
+    claim_all(lease=-60)
+    Work.objects.filter(id=renewed).update(leased_until=clock.now() + timedelta(seconds=60))
+    monkeypatch.setattr(maintenance, "lapsed_ids", lambda *given: ids)
+    with transaction_elsewhere(lambda: Work.objects.select_for_update().get(id=held)):
+        with patch.object(isolation, "LONGEST_ISOLATION", 0.0):
+            at_once(reclaim)
+        assert {*Work.objects.filter(status="running").values_list("id", flat=True)} == {renewed, held}
+
+
+@with_row_locks
+def test_a_work_that_is_queued_in_another_way_and_ends_unseen_is_found_once_its_gate_opens():
+    member, released = step(), step()
+    first = dependency([member], [released])
+    with transaction.atomic():
+        behind = enqueue_many([member, first, dependency([released], [])])[-1]
+        at_once(lambda: complete(enqueue(released).id))
+    assert stands(behind) == [("blocked", False)]
+    complete(member.id)
+    assert stands(behind) == [OPEN]
 
 
 @with_row_locks
@@ -137,7 +186,8 @@ def test_a_locked_waiter_delays_neither_the_others_of_its_page_nor_a_new_one_ove
     with without_recheck():
         gates = [enqueue(after_all(member, *watched)) for watched in [["absent"]] * 2 + [[]] * 2]
     with transaction_elsewhere(lambda: cancel(gates[0].id)):
-        at_once(recheck_leftovers)
+        with patch.object(isolation, "LONGEST_ISOLATION", 0.0):  # the page is not divided
+            at_once(recheck_leftovers)
         assert stands(*gates) == [LEFT, ("blocked", False), OPEN, OPEN]
         at_once(lambda: gates.append(enqueue(after_all(member))))
         assert stands(gates[-1]) == [OPEN]
@@ -279,6 +329,25 @@ def test_a_settlement_that_waits_for_a_work_holds_none_behind_it(count):
         assert len(behind.filter(id__in=[row.id for row in rows])) == count - 1
     assert [report.refused for report in reports] == [[first.id]]
     assert Work.objects.filter(status="success").count() == count - 1
+
+
+@pytest.mark.vendors("postgresql")
+@pytest.mark.parametrize("session", [engine_session, nullcontext])
+def test_a_settlement_that_waits_for_a_waiter_holds_none_behind_it(session):
+    member = enqueue(step())
+    first, *others = sorted(enqueue(dependency([member], [])).id for _ in range(5))
+    [row] = claim_all().values()
+
+    def settle():
+        with session():
+            succeed(row)
+
+    with ExitStack() as threads, transaction.atomic():
+        Waiter.objects.select_for_update().get(work_id=first)
+        threads.enter_context(in_thread(settle))
+        eventually(somebody_waits)
+        assert len(Waiter.objects.select_for_update(nowait=True).filter(work_id__in=others)) == 4
+    assert Waiter.objects.filter(succeeded=1).count() == 5
 
 
 #: How a session says how long it waits for a lock, as briefly as it can.

@@ -113,11 +113,11 @@ def test_of_many_requests_queued_twice_at_once_each_is_queued_once(together):
     requests = [steps(3) for _ in range(ROUNDS)]
     fresh = []
 
-    def queue(number):
-        handles = enqueue_many(requests[number], together=together)
+    def queue(number, most=3):
+        handles = enqueue_many(requests[number][:most], together=together)
         fresh.extend(handle.id for handle in handles if not handle.deduplicated)
 
-    race(ROUNDS, queue, queue)
+    race(ROUNDS, queue, lambda number: queue(number, most=2))
     assert Work.objects.count() == 3 * ROUNDS
     assert sorted(fresh) == sorted(Work.objects.values_list("id", flat=True))
     assert Group.objects.count() == (ROUNDS if together else 0)
