@@ -267,6 +267,18 @@ def test_a_commit_that_never_arrived_is_a_failure(case, network, received, calle
 
 
 @on_servers
+@pytest.mark.parametrize("declare", ["atomic"], indirect=True)
+def test_a_slot_waits_for_the_answer_to_a_commit_no_longer_than_the_lease(case, network, settings):
+    settings.AYEWORK = {"LEASE": 0.6, "POLL_INTERVAL": 0.05}
+    network.lose_answer(MARKER, cut=True)
+    with running_worker(concurrency=1) as worker:
+        handle = enqueue(case())
+        eventually(lambda: network.lost and not worker.active())
+        network.mend()
+        assert handle.result(timeout=20) == "attempt 1"
+
+
+@on_servers
 @pytest.mark.parametrize("lose", ["lose_answer", "lose_commit"])
 @pytest.mark.parametrize("outcome", ["succeeded", "failed"])
 def test_a_batch_of_settlements_sends_its_signals_once(lose, outcome, network, received, caplog):
@@ -288,7 +300,8 @@ def test_a_batch_of_settlements_sends_its_signals_once(lose, outcome, network, r
     assert network.lost == 1
     assert sorted(received) == sorted((outcome, handle.id) for handle in handles)
     assert "came too late" not in caplog.text
-    assert Attempt.objects.count() == (5 if outcome == "failed" else 0)
+    dead = 5 if outcome == "failed" else 0
+    assert (Attempt.objects.count(), caplog.text.count(" is dead (")) == (dead, dead)
 
 
 def outcomes() -> list[str]:
