@@ -124,9 +124,10 @@ class OverviewAdmin(lists.ReadOnlyAdmin):
             wrong = [f"{label_of(field)}: {error.messages[0]}" for field, errors in found for error in errors]
             raise ValueError(" ".join(wrong))
         # Others may have changed a value since the page was shown: one that was left as shown stays as it is.
-        shown = {field: request.GET.get(f"shown_{field}") for field in form.fields}
         return {
-            field: value for field, value in form.cleaned_data.items() if form.data.get(field) != shown[field]
+            field: value
+            for field, value in form.cleaned_data.items()
+            if form.data[field] != request.GET.get(f"shown_{field}")
         }
 
 

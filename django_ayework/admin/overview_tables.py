@@ -79,13 +79,14 @@ class Control(Target):
     @property
     def limit_url(self) -> str:
         """The address that sets limit and weight, with the values that are shown beside it."""
-        shown = {f"shown_{field}": self.shown(field) for field in IN_PLACE}
+        shown = {f"shown_{field}": text for field, text in self.shown.items()}
         return f"{self.posts_to('limit')}&{urlencode(shown)}"
 
-    def shown(self, field: str) -> str:
-        """The value that a field of the row has, as text; nothing for the declared one."""
-        value = getattr(self.row, field, None)
-        return "" if value is None else str(value)
+    @property
+    def shown(self) -> dict[str, str]:
+        """The values that the fields of the row have, as text; nothing for a declared one."""
+        values = {field: getattr(self.row, field, None) for field in IN_PLACE}
+        return {field: "" if value is None else str(value) for field, value in values.items()}
 
 
 #: The columns of a control that a row of the overview has a field for.
