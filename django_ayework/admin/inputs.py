@@ -20,7 +20,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_ayework.rules.codec import Codec
-from django_ayework.rules.formatting import storable
+from django_ayework.rules.formatting import is_storable
 
 #: Texts that are longer get a field of several lines.
 LINE = 80
@@ -108,7 +108,7 @@ def laid_out(codec: Codec, value: Any) -> str:
     except ValueError:
         return text
     shown = json.dumps(stored, indent=2, ensure_ascii=False)
-    return shown if storable(shown) == shown else json.dumps(stored, indent=2)
+    return shown if is_storable(shown) else json.dumps(stored, indent=2)
 
 
 def kind_of(annotation: Any, codec: Codec) -> tuple[Kind, bool]:
@@ -233,7 +233,7 @@ def widget_for(kind: Kind, shown: str, is_optional: bool, is_hidden: bool) -> fo
 
 def has_field(value: Any) -> bool:
     """Tell whether a field of one line can show a value; a page cannot have half of a surrogate pair."""
-    return isinstance(value, SCALARS) and (not isinstance(value, str) or storable(value) == value)
+    return isinstance(value, SCALARS) and (not isinstance(value, str) or is_storable(value))
 
 
 def field_of(

@@ -38,7 +38,6 @@ from django_ayework.store.rows import WorkRow
 
 # Chaining by data: what a work has output becomes works of the type that its own names with ``then=``.
 
-
 #: Dropped parts of one output that a message names.
 MOST_NAMED = 10
 

@@ -154,7 +154,6 @@ class LocalQueue:
 
 # By way of Redis Streams
 
-
 #: An entry of a stream, whose fields are None once it was cut off; and what reads entries of some queues.
 Entry: TypeAlias = tuple[bytes, dict[bytes, bytes] | None]
 Read: TypeAlias = Callable[..., list[PoppedId]]

@@ -229,6 +229,11 @@ def storable(text: str) -> str:
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
 
 
+def is_storable(text: str) -> bool:
+    """Tell whether every database takes all characters of a text; pages take the same ones."""
+    return storable(text) == text
+
+
 def error_line(error: str) -> str:
     """Return the first line of a stored error, shortened.
 

@@ -32,7 +32,6 @@ from django_ayework.logs import logger
 
 T = TypeVar("T")
 
-
 #: libpq: a statement runs, a transaction is open, a transaction has failed.
 IN_TRANSACTION = frozenset({1, 2, 3})
 FAILED = 3

@@ -18,7 +18,7 @@ from django.utils.timezone import get_current_timezone, make_aware
 from django_ayework.documentation import value_error
 from django_ayework.errors import did_you_mean
 from django_ayework.models import Work
-from django_ayework.rules.formatting import storable
+from django_ayework.rules.formatting import is_storable
 from django_ayework.rules.states import TERMINAL, Status
 from django_ayework.store.database import by_index, chunked, dialect, fetch, matching, rows
 
@@ -272,7 +272,7 @@ def require_known(filters: Filters) -> None:
 
 def can_be_stored(value: object) -> bool:
     """Tell whether a column can have a value: any text, without what databases refuse; a number; None."""
-    return storable(value) == value if isinstance(value, str) else isinstance(value, (int, type(None)))
+    return is_storable(value) if isinstance(value, str) else isinstance(value, (int, type(None)))
 
 
 # Works that have yet to run, page by page, without locks.

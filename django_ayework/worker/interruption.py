@@ -25,7 +25,6 @@ from django_ayework.store.connections import (
 
 T = TypeVar("T")
 
-
 #: Seconds until a handler that goes on all the same is interrupted again: it may have caught the exception,
 #: or the exception came in a place where Python only prints it, such as a callback of a weak reference.
 AGAIN_AFTER = 5.0

@@ -41,7 +41,6 @@ from django_ayework.worker.threads import Recovery
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-
 #: Seconds between two looks at a work whose commit got no answer: the first pause, and the longest.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 
