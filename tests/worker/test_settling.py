@@ -196,11 +196,30 @@ def test_a_settler_that_stops_settles_everything_in_hand(monkeypatch):
     for name in ("CHUNK", "SET"):
         monkeypatch.setattr(many_rows, name, 10)
     settling = Settling(claimed(25))
-    settling.settler._ends = True
     settling.settler.start()
     settling.settler.stop(30)
     assert len(settling.settled) == 25
     assert statuses() == {"success"}
+
+
+@pytest.mark.parametrize(("is_free", "status"), [(True, "success"), (False, "running")])
+def test_a_settler_that_stops_tries_an_outcome_that_waits_at_once(monkeypatch, failing, is_free, status):
+    """The pause before the next try would outlast the stop. An outcome that is refused again is given up."""
+    for name in ("FIRST_LOCKED_PAUSE", "LONGEST_LOCKED_PAUSE"):
+        monkeypatch.setattr(settler_module, name, 10 * PATIENCE)
+    locked, other = claimed(2)
+    stops = threading.Event()
+    failing(
+        lambda each: each.row.id == locked.id and not (stops.is_set() and is_free),
+        OperationalError("database is locked"),
+    )
+    settling = Settling([locked, other])
+    settling.settler.start()
+    eventually(lambda: settling.settled)
+    stops.set()
+    settling.settler.stop(PATIENCE if is_free else 0.0)
+    assert settling.settler.has_ended
+    assert [Work.objects.get(id=row.id).status for row in (locked, other)] == [status, "success"]
 
 
 @pytest.mark.vendors("sqlite")
