@@ -144,7 +144,7 @@ class Loop(Generic[T]):
 
     def __enter__(self) -> State:
         self._state = replace(self._state, attempt=self._state.attempt + 1)
-        self._began_at, self._error = self._now(), None
+        self._began_at = self._now()
         return self._state
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:

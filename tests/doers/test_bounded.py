@@ -138,6 +138,15 @@ def test_a_function_that_raises_stop_iteration_keeps_no_caller_waiting():
         asyncio.run(run())
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_an_error_that_would_end_a_process_reaches_the_caller(error):
+    def fail() -> None:
+        raise error
+
+    with pytest.raises(error):
+        doers.run(doers.balanced(1), fail, timeout=PATIENCE)
+
+
 def test_the_limits_of_the_doer_hold_and_a_function_that_is_too_late_is_not_called(stage):
     doer = doers.balanced(1)
     ran: list[str] = []
