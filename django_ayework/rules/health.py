@@ -35,8 +35,8 @@ class Signs:
     """The signs of life of a worker; by default those of one that has sent none yet.
 
     ``silent`` has, for each thread it needs, for how many seconds that has made no progress although there
-    was some to be made; ``dead`` names threads that have ended before their time. ``trouble`` is what the
-    database answered last when it was asked for works. ``memory`` is in bytes.
+    was some to be made; ``dead`` names threads that have ended before their time. ``trouble`` is the
+    error of the last claim, else that of the last heartbeat. ``memory`` is in bytes.
     """
 
     worker: str = ""

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
 from django.core.exceptions import ImproperlyConfigured
+from django.db import Error
 from django.utils.text import capfirst
 
 from django_ayework.compat import frames_of_thread
@@ -26,10 +27,11 @@ from django_ayework.flow.startup_checks import project_version, require_usable_d
 from django_ayework.heartbeat import Heartbeat
 from django_ayework.logs import logger
 from django_ayework.models import WorkerProcess
+from django_ayework.rules.formatting import error_text
 from django_ayework.rules.health import ALIVE, Health, Phase, Signs, health_of, wrong_with_threads
 from django_ayework.store import processes
 from django_ayework.store.connections import close_all_connections
-from django_ayework.store.database import clock, keep_database_file
+from django_ayework.store.database import answers, clock, is_contention, keep_database_file
 from django_ayework.store.sessions import cut
 from django_ayework.worker import bounds
 from django_ayework.worker.admission import resident_bytes
@@ -148,7 +150,7 @@ HealthReport = tuple[Health, Sequence[Signs]]
 
 @dataclass(eq=False)
 class WorkerHealth:
-    """The phase of one worker, its threads, and the last error of its claiming loop."""
+    """The phase of one worker, its threads, and the last errors of its claiming loop and its heartbeat."""
 
     worker_id: str
     concurrency: int
@@ -157,6 +159,7 @@ class WorkerHealth:
     #: Called whenever the phase has changed, or a thread is lost.
     listeners: list[Callable[[], object]] = field(default_factory=list)
     _trouble: str = ""
+    _heartbeat_trouble: str = ""
 
     def enter(self, phase: Phase) -> None:
         """Note that a phase of the worker's life begins."""
@@ -171,7 +174,14 @@ class WorkerHealth:
 
     def note(self, error: BaseException | None) -> None:
         """Note the error that the last turn of the claiming loop met, or None."""
-        self._trouble = "" if error is None else f"{type(error).__name__}: {error}".strip()
+        self._trouble = "" if error is None else error_text(error)
+
+    def note_heartbeat(self, error: Exception | None) -> None:
+        """Note the error with which the database refused the last heartbeat, or None.
+
+        An idle worker writes little else, so nothing else tells that the database can only be read.
+        """
+        self._heartbeat_trouble = "" if error is None else error_text(error)
 
     def signs(self) -> Signs:
         """Return how things stand; safe in any thread, and without a query."""
@@ -182,7 +192,7 @@ class WorkerHealth:
             pid=os.getpid(),
             phase=self.phase,
             silent={each.heartbeat.name: each.heartbeat.silence() for each in threads if not each.is_gone},
-            trouble=self._trouble,
+            trouble=self._trouble or self._heartbeat_trouble,
             dead=tuple(each.heartbeat.name for each in threads if each.is_gone),
             running=self.watchdog.in_flight.active,
             concurrency=self.concurrency,
@@ -234,6 +244,8 @@ class WorkerRegistration:
     trouble: Callable[[], str] = str
     #: Whether the worker obeys a command to claim nothing.
     quiet: bool = False
+    #: Called with the error with which the database refused a heartbeat, or with None.
+    on_beat: Callable[[Exception | None], object] = lambda error: None
 
     def register_once_ready(
         self, stopping: threading.Event, on_try: Callable[[Exception | None], object]
@@ -261,7 +273,20 @@ class WorkerRegistration:
         return False
 
     def beat(self, running: int) -> None:
-        """Write that the worker is alive; insert its row at the start, and if it was pruned in a silence."""
+        """Write that the worker is alive, and tell whether the database refuses that.
+
+        A lock or a lost connection is no refusal: it may be over long before the next heartbeat.
+        """
+        try:
+            self._write(running)
+        except Error as error:
+            if not is_contention(error) and answers():
+                self.on_beat(error)
+            raise
+        self.on_beat(None)
+
+    def _write(self, running: int) -> None:
+        """Write the row; insert it at the start, and if it was pruned in a silence."""
         now, trouble = clock.now(), self.trouble()[:500]  # the length of its column
         if processes.note_heartbeat(self.worker_id, now, running, trouble):
             return

@@ -168,7 +168,9 @@ class Worker(Engine):
         self._prefetch = Prefetch(self.concurrency)
         self.health = WorkerHealth(self.id, self.concurrency, self._watchdog)
         self._registration = WorkerRegistration(
-            self.id, self.name, self.queues, self.concurrency, self.health.stuck_threads
+            *(self.id, self.name, self.queues, self.concurrency),
+            trouble=self.health.stuck_threads,
+            on_beat=self.health.note_heartbeat,
         )
         self._maintenance = MaintenanceThread(
             self.id, self._in_flight, self._services, self._settler.tally, self._registration, scope

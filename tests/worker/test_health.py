@@ -8,6 +8,8 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 from django.db import OperationalError
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
 
 from django_ayework import enqueue, work
 from django_ayework.ports.kv import LocalStore
@@ -107,6 +109,30 @@ def test_a_worker_without_its_database_is_live_and_not_ready(server, monkeypatch
             broken.setattr(worker_module.Claimer, "poll", fail)
             server.comes_to_say(NOT_READY)
             assert "server closed the connection" in server.reasons("/ready")[0]
+        server.comes_to_say(HEALTHY)
+
+
+@contextmanager
+def read_only():
+    """Let no connection that is opened meanwhile write."""
+
+    def refuse_writes(sender: object, connection: BaseDatabaseWrapper, **kwargs: object) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA query_only = 1")
+
+    with connected(refuse_writes, connection_created):
+        yield
+
+
+def test_an_idle_worker_whose_heartbeat_is_refused_is_not_ready(server):
+    with server.running_worker() as worker:
+        server.comes_to_say(HEALTHY)
+        for duty in worker._maintenance._duties:
+            if duty.act == worker._maintenance.beat:
+                duty.every = duty.due_at = 0.0
+        with read_only():
+            server.comes_to_say(NOT_READY)
+            assert "OperationalError: attempt to write a readonly database" in server.reasons("/ready")[0]
         server.comes_to_say(HEALTHY)
 
 
