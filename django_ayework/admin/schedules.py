@@ -291,6 +291,7 @@ class ScheduleAdmin(LoggedButtonsAdmin):
         return {
             "page": Page(_("Schedule %(name)s") % {"name": obj.name}, sections),
             "buttons": self.shown_buttons(request, obj),
+            "history_url": self.address("history", obj.pk),
             "fills_in": self.may_change(request, obj),
         }
 

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.contrib.admin.utils import quote
 from django.contrib.auth import get_user_model
 from django.test import Client
 
@@ -114,3 +115,34 @@ def test_a_button_that_was_pressed_after_the_session_had_ended_is_not_pressed_by
     assert (response.status_code, response["Allow"]) == (405, "POST")
     assert_shows(response.content.decode(), "Nothing was done", "press the button again")
     assert standing(dead) == "dead"
+
+
+#: A page as themes of the admin have it: without a subtitle, and with the tools beside the buttons that save.
+THEMED = """<main>{% block content %}{% block form_top %}{% endblock %}{% block field_sets %}{% endblock %}
+{% block submit_buttons_bottom %}{% block object-tools %}{% endblock %}{% endblock %}{% endblock %}</main>"""
+
+
+@pytest.fixture
+def themed(settings, tmp_path):
+    """A project that has another page than Django's for changing an object."""
+    (tmp_path / "admin").mkdir()
+    (tmp_path / "admin" / "change_form.html").write_text(THEMED)
+    settings.TEMPLATES = [{**settings.TEMPLATES[0], "DIRS": [tmp_path]}]
+
+
+@pytest.mark.usefixtures("themed")
+@pytest.mark.parametrize(
+    ("button", "make"),
+    [
+        ("work_retry", DeadLetterFactory),
+        ("work_cancel", gate),
+        ("schedule_run", poll),
+        ("workerprocess_quiet", blue),
+        ("bulkaction_stop", bulk),
+    ],
+)
+def test_a_page_has_its_headline_and_buttons_in_any_theme_of_the_admin(page, button, make):
+    row = make()
+    text = page(f"{button.split('_')[0]}_change", quote(row.pk))
+    assert text.count(f'action="{address(button, quote(row.pk))}"') == 1
+    assert text.count("ayework-headline") == (0 if button == "bulkaction_stop" else 1)
