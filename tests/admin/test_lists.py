@@ -83,6 +83,15 @@ def test_every_status_has_a_colour():
     assert_shows(css, *(f".ayework-{status} {{ background: #" for status in Status))
 
 
+def test_each_variable_of_the_style_sheets_has_a_value_in_themes_that_replace_the_admin_s():
+    own = Path(str(finders.find("django_ayework/admin.css")))
+    [layer] = re.findall(r"@layer ayework \{\n  :root \{\n(.*?)\n  \}", own.read_text(), re.DOTALL)
+    sheets = "".join(path.read_text() for path in own.parent.glob("*.css"))
+    used = set(re.findall(r"var\((--(?!ayework)[\w-]+)\)", sheets))
+    assert used <= set(re.findall(r"(--[\w-]+):", layer))
+
+
+
 def test_the_list_of_groups_names_the_type_of_the_first_work(page):
     for type in ("shop.pay", GATE_TYPE):
         GroupFactory(id=WorkFactory(type=type).id)
