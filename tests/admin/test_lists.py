@@ -91,7 +91,6 @@ def test_each_variable_of_the_style_sheets_has_a_value_in_themes_that_replace_th
     assert used <= set(re.findall(r"(--[\w-]+):", layer))
 
 
-
 def test_the_list_of_groups_names_the_type_of_the_first_work(page):
     for type in ("shop.pay", GATE_TYPE):
         GroupFactory(id=WorkFactory(type=type).id)
