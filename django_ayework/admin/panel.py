@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from django.contrib import admin
 from django.db.models import Model
@@ -22,11 +22,6 @@ from django_ayework.rules.formatting import duration
 from django_ayework.rules.states import Status
 from django_ayework.store.database import alias, clock, rows
 
-if TYPE_CHECKING:
-    BaseAdmin = admin.ModelAdmin[Any]
-else:
-    BaseAdmin = object
-
 #: The template variables of a work of the panel.
 Row: TypeAlias = dict[str, Any]
 
@@ -39,7 +34,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-class WorkPanel(BaseAdmin):
+class WorkPanel(admin.ModelAdmin):  # type: ignore[type-arg]
     """A mixin for the admin of any model: the page of an object shows the last works about it.
 
     Example::

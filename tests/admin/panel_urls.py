@@ -13,6 +13,14 @@ class OrderAdmin(WorkPanel, admin.ModelAdmin):
     works_shown = 3
 
 
+class VersionAdmin(admin.ModelAdmin):
+    """Stands for an admin that another package has derived from that of Django."""
+
+
+class VersionedOrderAdmin(VersionAdmin, WorkPanel):
+    pass
+
+
 class PickyWorkAdmin(WorkAdmin):
     """Hides some works, and keeps others from being cancelled."""
 
@@ -31,4 +39,13 @@ site.register(Work, PickyWorkAdmin)
 bare = admin.AdminSite(name="bare")
 bare.register(Order, OrderAdmin)
 
-urlpatterns = [path("desk/", site.urls), path("bare/", bare.urls), path("admin/", admin.site.urls)]
+behind = admin.AdminSite(name="behind")
+behind.register(Order, VersionedOrderAdmin)
+behind.register(Work, PickyWorkAdmin)
+
+urlpatterns = [
+    path("desk/", site.urls),
+    path("bare/", bare.urls),
+    path("behind/", behind.urls),
+    path("admin/", admin.site.urls),
+]

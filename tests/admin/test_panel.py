@@ -1,11 +1,13 @@
 """Works about an object, on the page that a project's own admin has of the object."""
 
 import pytest
+from django.contrib.admin import ModelAdmin
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.urls import reverse
 
 from django_ayework import cancel, dependency, enqueue
+from django_ayework.admin.panel import WorkPanel
 from django_ayework.models import Work
 from django_ayework.testing import drain, time_travel
 from tests.admin.kit import assert_hides, assert_shows
@@ -124,6 +126,12 @@ def test_the_page_keeps_the_project_s_template(shown, settings, tmp_path):
     settings.TEMPLATES = [{**settings.TEMPLATES[0], "DIRS": [str(tmp_path)]}]
     text = shown()
     assert text.index("of the shop") < text.index("Works about this")
+
+
+def test_the_panel_is_shown_also_if_it_stands_behind_an_admin_of_another_package(shown):
+    assert "Works about this" in shown("behind")
+    with pytest.raises(TypeError):
+        type("OrderAdmin", (ModelAdmin, WorkPanel), {})
 
 
 @pytest.mark.browser
