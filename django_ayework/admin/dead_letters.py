@@ -71,7 +71,7 @@ class DeadLetterAdmin(WorkAdmin):
         view = self.admin_site.admin_view
         return [
             path("list/", view(self.list_view), name=self.page_name("list")),
-            path("export/", view(self.export_view), name=self.page_name("export")),
+            path("lines/", view(self.lines_view), name=self.page_name("lines")),
             *super().get_urls(),
         ]
 
@@ -79,17 +79,17 @@ class DeadLetterAdmin(WorkAdmin):
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """Show the causes; with a filter, for actions, and where works are hidden, the plain list."""
-        if request.method == "POST" or request.GET or self.hides_works(request):
-            return self.list_view(request, extra_context)
+        context, hides = extra_context or {}, self.hides_works(request)
+        if context.get("is_plain") or request.method == "POST" or request.GET or hides:
+            causes_url = None if hides else self.address("changelist")
+            return super().changelist_view(request, {"causes_url": causes_url, **context})
         if not self.has_view_or_change_permission(request):
             raise PermissionDenied
         return self.causes_view(request)
 
-    def list_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the plain list."""
-        causes_url = None if self.hides_works(request) else self.address("changelist")
-        more = {"causes_url": causes_url, **(extra_context or {})}
-        return super().changelist_view(request, more)
+    def list_view(self, request: HttpRequest) -> HttpResponse:
+        """Show the plain list, with what a subclass adds to its lists."""
+        return self.changelist_view(request, {"is_plain": True})
 
     # By cause
 
@@ -119,7 +119,7 @@ class DeadLetterAdmin(WorkAdmin):
             "last": pages.moment(cause.last, now),
             "example": links.work(cause.example, pages.short(cause.example)),
             "list_url": f"{self.address('list')}?{query}",
-            "export_url": f"{self.address('export')}?{query}",
+            "export_url": f"{self.address('lines')}?{query}",
             "acts": self.acts_on(cause, filter, may, links),
         }
 
@@ -150,7 +150,7 @@ class DeadLetterAdmin(WorkAdmin):
 
     # As a file
 
-    def export_view(self, request: HttpRequest) -> HttpResponseBase:
+    def lines_view(self, request: HttpRequest) -> HttpResponseBase:
         """Return the dead works that match as lines of JSON, the longest dead first."""
         if not self.has_view_or_change_permission(request):
             raise PermissionDenied

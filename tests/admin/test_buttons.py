@@ -1,15 +1,21 @@
 """Buttons: each posts to an address of its own, asks a permission, says what it did, and logs it."""
 
+import re
 from datetime import timedelta
+from html import unescape
 
 import pytest
+from django.contrib.admin import AdminSite
 from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import quote
 from django.contrib.auth import get_user_model
+from django.http import HttpResponse
 from django.test import Client
+from django.urls import path
 
 from django_ayework import dependency, enqueue
-from django_ayework.models import BulkAction, Gate, Schedule, Work, WorkerProcess
+from django_ayework.admin import DeadLetterAdmin, WorkAdmin
+from django_ayework.models import BulkAction, DeadLetter, Gate, Schedule, Work, WorkerProcess
 from django_ayework.testing import now
 from django_ayework.testing.factories import (
     DeadLetterFactory,
@@ -146,3 +152,56 @@ def test_a_page_has_its_headline_and_buttons_in_any_theme_of_the_admin(page, but
     text = page(f"{button.split('_')[0]}_change", quote(row.pk))
     assert text.count(f'action="{address(button, quote(row.pk))}"') == 1
     assert text.count("ayework-headline") == (0 if button == "bulkaction_stop" else 1)
+
+
+#: A list as packages have it that add a tool to it and ask whether rows may be added.
+WITH_EXPORT = (
+    "{%% extends '%s' %%}{%% block object-tools %%}<ul class='object-tools'><li>Export</li>"
+    "{%% if has_add_permission %%}{{ block.super }}{%% endif %%}</ul>{%% endblock %%}"
+)
+
+
+@pytest.mark.parametrize(
+    ("model_admin", "name", "links"),
+    [
+        (WorkAdmin, "work_changelist", ["Act on all 1…"]),
+        (DeadLetterAdmin, "deadletter_list", ["By cause", "Act on all 1…"]),
+    ],
+)
+def test_a_list_keeps_its_links_if_a_package_replaces_its_tools(
+    page, model_admin, name, links, monkeypatch, settings, tmp_path
+):
+    DeadLetterFactory()
+    (tmp_path / "export.html").write_text(WITH_EXPORT % model_admin.change_list_template)
+    settings.TEMPLATES = [{**settings.TEMPLATES[0], "DIRS": [tmp_path]}]
+    monkeypatch.setattr(model_admin, "change_list_template", "export.html")
+    assert_shows(page(name), "Export", *links)
+
+
+class ExportingDeadLetterAdmin(DeadLetterAdmin):
+    """Adds a title to every list, and an address of its own, as a package does."""
+
+    def changelist_view(self, request, extra_context=None):
+        return super().changelist_view(request, {"title": "With a title", **(extra_context or {})})
+
+    def get_urls(self):
+        export = path("export/", lambda request: HttpResponse("theirs"), name=self.page_name("export"))
+        return [export, *super().get_urls()]
+
+
+site = AdminSite()
+site.register(DeadLetter, ExportingDeadLetterAdmin)
+urlpatterns = [path("desk/", site.urls)]
+
+
+def test_what_a_subclass_adds_to_the_list_of_dead_letters_is_in_the_plain_list_too(page, settings):
+    settings.ROOT_URLCONF = __name__
+    for query in ({}, {"reason": "exhausted"}):
+        assert_shows(page("deadletter_list", **query), "With a title")
+
+
+def test_the_file_of_a_cause_has_an_address_that_no_package_takes(operator, page, settings):
+    settings.ROOT_URLCONF = __name__
+    DeadLetterFactory(error="ValueError: no luck")
+    found = re.search(r'href="([^"]+)" download', page("deadletter_changelist"))
+    assert "no luck" in operator.get(unescape(found[1])).getvalue().decode()

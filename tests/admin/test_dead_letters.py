@@ -143,7 +143,7 @@ def test_the_page_takes_the_permission_to_look_and_each_act_takes_both_permissio
         [card] = cards(client_with("view_deadletter", *permissions))
         assert [text for text, _url in card.acts] == acts
     stranger = client_with("view_group")
-    for name in ("changelist", "list", "export"):
+    for name in ("changelist", "list", "lines"):
         assert stranger.get(address(f"deadletter_{name}")).status_code == 403
 
 
@@ -152,7 +152,7 @@ def export(operator):
     """Return the works of the file at an address."""
 
     def export(url=None):
-        response = operator.get(url or address("deadletter_export"))
+        response = operator.get(url or address("deadletter_lines"))
         assert "attachment" in response["Content-Disposition"]
         return [json.loads(line) for line in b"".join(response.streaming_content).decode().splitlines()]
 
@@ -180,7 +180,7 @@ def test_the_works_of_a_cause_are_exported_as_lines_of_json(operator, monkeypatc
     assert found[0]["error"].startswith("RuntimeError: no order")
     assert len(export()) == 6
     for wrong in ({"colour": "red"}, {"priority": "high"}, {"day": "9999-12-31"}):
-        assert operator.get(address("deadletter_export", **wrong)).status_code == 400
+        assert operator.get(address("deadletter_lines", **wrong)).status_code == 400
 
 
 def test_an_export_hides_what_is_redacted(export):
