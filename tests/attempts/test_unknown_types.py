@@ -133,18 +133,23 @@ def test_a_renamed_type_is_shown_with_its_new_name_and_how_to_keep_the_old_one(p
     assert f"then retry it. {OTHER_NAME} {KEEP_NAME}" in str(explain(parked))
 
 
+def lines_of(caplog: Any) -> list[str]:
+    return [message for message in caplog.messages if "unknown here" in message]
+
+
 @pytest.mark.vendors("sqlite")
 @pytest.mark.django_db(transaction=True)
 def test_a_worker_logs_once_that_it_does_not_know_a_type_and_what_it_has_loaded(renamed, caplog):
     id = str(WorkFactory(type=TYPE, input="{}").id)
     with running_worker(concurrency=1):
         eventually(lambda: stated(id).status == "scheduled")
+        [line] = lines_of(caplog)
         offered_at = stated(id).start_at
         time_travel(6)
         eventually(lambda: stated(id).status == "scheduled" and stated(id).start_at > offered_at)
     assert stated(id).attempt == 0
     assert "no worker here knows this type" in stated(id).last_error
-    [line] = [message for message in caplog.messages if "unknown here" in message]
+    assert lines_of(caplog) == [line]
     assert (
         f"Work {id} has the type 'attempts.unknown', which is unknown here. {OTHER_NAME} {KEEP_NAME} "
         f"Works are loaded here from {__name__}."

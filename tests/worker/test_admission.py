@@ -249,6 +249,25 @@ def test_a_hook_that_goes_on_failing_is_reported_at_growing_intervals(settings, 
     assert reported == [("division by zero", "queue")]
 
 
+@pytest.mark.parametrize("hook", ["ACCEPT", "BACKPRESSURE"])
+def test_a_hook_that_fails_again_after_an_answer_is_reported_at_once(settings, monkeypatch, reported, hook):
+    calls = []
+
+    def fails_twice(info):
+        calls.append(info)
+        if len(calls) in (1, 3):
+            raise ValueError(len(calls))
+        return hook == "ACCEPT"
+
+    monkeypatch.setattr(threads, "BEGIN_AGAIN_AFTER", 3600.0)
+    settings.AYEWORK = {**settings.AYEWORK, hook: fails_twice, "POLL_INTERVAL": 0.02}
+    with running_worker(concurrency=1):
+        for number in range(4):
+            enqueue(quick(number=number)).result(timeout=20)
+        eventually(lambda: len(calls) > 3)
+    assert reported == [("1", "queue"), ("3", "queue")]
+
+
 def test_a_worker_with_one_slot_reports_that_it_is_behind_while_a_doer_has_room(settings):
     """Each work that ends wakes the worker, which finds room in the doer, and nothing to fill it."""
     reports, told = [], threading.Event()
