@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from asgiref.sync import async_to_sync, iscoroutinefunction
+from django.db import Error
 from django.utils.module_loading import import_string
 
 from django_ayework import signals
@@ -25,7 +26,7 @@ from django_ayework.models import Work
 from django_ayework.signals import RobustSignal
 from django_ayework.store import entries
 from django_ayework.store.connections import project_code
-from django_ayework.store.database import clock, in_transaction, rows
+from django_ayework.store.database import clock, in_transaction, is_held, rows
 from django_ayework.store.rows import WorkRow, find_group, rows_of
 
 
@@ -56,12 +57,19 @@ def guarded(hook: Callable[..., Any] | str, *args: Any) -> Any:
 def report(error: BaseException, phase: str, message: str, brief: bool = False) -> None:
     """Log an error, send ``error_reported`` and call ``ON_ERROR``; let through only what ends the process.
 
-    ``brief`` leaves out the traceback of an error that was logged before and lasts.
+    ``brief`` leaves out the traceback of an error that was logged before and lasts. A lock that another
+    transaction holds is no fault of the engine's, whose traceback says nothing about it.
     """
-    logger.error(
-        "%s (%s phase): %s %s", message, phase, error, logged(f"{phase}-phase"),
-        exc_info=None if brief else error,
-    )  # fmt: skip
+    if phase != "hook" and isinstance(error, Error) and is_held(error):
+        logger.error(
+            "%s (%s phase): another transaction holds a lock: %s %s",
+            message, phase, error, logged("lock-held"),
+        )  # fmt: skip
+    else:
+        logger.error(
+            "%s (%s phase): %s %s", message, phase, error, logged(f"{phase}-phase"),
+            exc_info=None if brief else error,
+        )  # fmt: skip
     with printed_errors(), project_code():
         signals.error_reported.send_robust(sender=None, error=error, phase=phase)
     on_error = get_settings().on_error

@@ -279,8 +279,12 @@ def has_collided(error: Error, started: float) -> bool:
 
 def is_contention(error: Error) -> bool:
     """Tell whether others held what the transaction needs, so that it may succeed later."""
-    codes = dialect().collision_codes | dialect().lock_codes
-    return code_of(error) in codes or is_locked(error)
+    return code_of(error) in dialect().collision_codes or is_held(error)
+
+
+def is_held(error: Error) -> bool:
+    """Tell whether a lock that another transaction holds was not had in time."""
+    return code_of(error) in dialect().lock_codes or is_locked(error)
 
 
 def is_locked(error: Error) -> bool:

@@ -13,7 +13,7 @@ from django_ayework.define.schedules import schedules
 from django_ayework.models import Attempt, Work, WorkerProcess
 from django_ayework.signals import work_succeeded
 from django_ayework.store import claims, transitions
-from django_ayework.store.database import has_timed_out
+from django_ayework.store.database import has_timed_out, run
 from django_ayework.store.dialects import PostgreSQL
 from django_ayework.store.sessions import engine_session
 from django_ayework.testing import running_worker
@@ -25,6 +25,7 @@ from django_ayework.worker.worker import Worker
 from tests.attempts.conftest import connected
 from tests.marks import is_pooled, on_servers, own_session
 from tests.processes import eventually
+from tests.races.holding import transaction_elsewhere
 from tests.worker.conftest import Flaky, all_end
 from tests.worker.works import hold_async, quick
 
@@ -62,6 +63,20 @@ def test_a_work_that_cannot_be_offered_to_others_holds_up_nothing(monkeypatch):
         all_end(handles)
     assert set(Work.objects.filter(type="worker.quick").values_list("delivery", flat=True)) == {1}
     Work.objects.filter(type="other.app").delete()
+
+
+@own_session
+@pytest.mark.vendors("sqlite", "postgresql")
+def test_a_lock_that_somebody_holds_for_long_is_named_in_the_log_without_a_traceback(monkeypatch, caplog):
+    if connection.vendor == "sqlite":  # where each transaction locks the whole database
+        monkeypatch.setitem(connection.settings_dict["OPTIONS"], "timeout", 0.05)
+    lock = "LOCK TABLE django_ayework_work" if connection.vendor == "postgresql" else "SELECT 1"
+    with transaction_elsewhere(lambda: run(lock)), running_worker():
+        eventually(lambda: "(queue phase)" in caplog.text)
+    [record, *_] = [each for each in caplog.records if "(queue phase)" in each.getMessage()]
+    assert "(queue phase): another transaction holds a lock: " in record.getMessage()
+    assert record.getMessage().endswith("log.html#lock-held)")
+    assert record.exc_info is None
 
 
 @pytest.mark.vendors("sqlite")
