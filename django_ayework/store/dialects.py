@@ -269,7 +269,8 @@ class MySQL(Dialect):
 
     #: An UPDATE that is joined with values has no key for these, which "safe updates" refuse. A limit of rows
     #: would cut what is read, and no error says so.
-    UNLIMITED = "sql_safe_updates = 0, sql_select_limit = 18446744073709551615"
+    #: A session that waits for works is idle on purpose, for less than the servers' default.
+    UNLIMITED = "sql_safe_updates = 0, sql_select_limit = 18446744073709551615, wait_timeout = 28800"
 
     #: The column types of values in JSON. Texts are wide, as a longer value would become NULL unnoticed.
     JSON_TYPES: ClassVar[dict[str, str]] = {

@@ -6,6 +6,8 @@ import pytest
 from django.db import connection
 
 from django_ayework import Retry, enqueue, enqueue_many, work
+from django_ayework.store.database import run
+from django_ayework.store.sessions import LONGEST_KEPT, engine_session
 from django_ayework.testing import running_worker
 from tests.processes import PATIENCE, eventually
 from tests.worker.works import quick
@@ -42,3 +44,9 @@ def test_texts_that_a_connection_cannot_carry_fail_the_attempts_and_hold_nothing
         eventually(lambda: {str(handle.state().status) for handle in handles} == {"dead"})
         assert "Incorrect string value" in str(handles[0].state().error)
         enqueue(quick(number=7)).result(timeout=PATIENCE)
+
+
+def test_sessions_that_wait_for_works_outlast_the_servers_bound_for_idle_ones():
+    """An outcome would meet a session that has ended, and so would the note that a last attempt begins."""
+    with new_connections(init_command="SET SESSION wait_timeout = 1"), engine_session():
+        assert run("SELECT @@SESSION.wait_timeout") > LONGEST_KEPT
