@@ -311,6 +311,7 @@ class ArrivalWatch(DatabaseWatch):
             database.ensure_connection()
             # The driver's own: fifty statements a second are no affair of Django's log and counts.
             self._cursor: Any = database.connection.cursor()
+            self._arrived()  # a table that is locked can be connected to, and not read
         except BaseException:
             self.close()
             raise

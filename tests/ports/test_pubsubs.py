@@ -24,10 +24,12 @@ from django_ayework.ports.pubsub import base as listening
 from django_ayework.ports.pubsub.base import LocalPubSub, PollingPubSub
 from django_ayework.rules.notifications import due_from_text
 from django_ayework.store import notifications
+from django_ayework.store.database import run
 from django_ayework.testing.factories import WorkFactory
 from tests.app.models import Order
 from tests.processes import eventually
 from tests.proxies import Proxy
+from tests.races.holding import transaction_elsewhere
 
 Receiver = notifications.NotificationReceiver
 transactional = pytest.mark.django_db(transaction=True)
@@ -430,3 +432,17 @@ def test_the_thread_lingers_after_the_last_unsubscription_or_until_it_is_closed(
     thread.join(10)
     assert not thread.is_alive()
     assert not listener.is_live
+
+
+@on_mysql
+def test_a_watch_whose_table_is_locked_says_so_once(listener, monkeypatch, caplog):
+    """It can connect meanwhile."""
+    monkeypatch.setattr(listening, "FIRST_PAUSE", 0.01)
+    caplog.set_level("INFO", logger="django_ayework")
+    opened, open_receiver = list[object](), listener.open_receiver
+    monkeypatch.setattr(listener, "open_receiver", lambda: opened.append(1) or open_receiver())
+    with transaction_elsewhere(lambda: run("LOCK TABLES django_ayework_work WRITE")):
+        listen(listener)
+        eventually(lambda: len(opened) > 3)
+    eventually(lambda: len(caplog.records) > 1)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
