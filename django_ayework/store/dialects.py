@@ -296,8 +296,11 @@ class MySQL(Dialect):
         return code in self.DATA_CODES
 
     def session_setup(self, connection: Any, bounds: Bounds) -> tuple[str, list[Any]]:
-        """See :class:`Dialect`. Lock waits count whole seconds; MySQL's bound covers SELECT alone."""
-        lock_wait = ", innodb_lock_wait_timeout = 1" if bounds.lock else ""
+        """See :class:`Dialect`. Lock waits count whole seconds; MySQL's bound covers SELECT alone.
+
+        Rows and tables have a bound each. By default MySQL waits a year for the lock of a table.
+        """
+        lock_wait = ", innodb_lock_wait_timeout = 1, lock_wait_timeout = 1" if bounds.lock else ""
         statement = bounds.statement or 0.0
         if not connection.mysql_is_mariadb:
             sql = f"SET SESSION {self.UNLIMITED}, max_execution_time = %s{lock_wait}"

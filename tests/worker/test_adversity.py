@@ -65,13 +65,19 @@ def test_a_work_that_cannot_be_offered_to_others_holds_up_nothing(monkeypatch):
     Work.objects.filter(type="other.app").delete()
 
 
+#: Sessions of others wait for it. On SQLite each transaction locks the whole database.
+LOCK = {
+    "sqlite": "SELECT 1",
+    "postgresql": "LOCK TABLE django_ayework_work",
+    "mysql": "LOCK TABLES django_ayework_work WRITE",
+}
+
+
 @own_session
-@pytest.mark.vendors("sqlite", "postgresql")
 def test_a_lock_that_somebody_holds_for_long_is_named_in_the_log_without_a_traceback(monkeypatch, caplog):
-    if connection.vendor == "sqlite":  # where each transaction locks the whole database
+    if connection.vendor == "sqlite":
         monkeypatch.setitem(connection.settings_dict["OPTIONS"], "timeout", 0.05)
-    lock = "LOCK TABLE django_ayework_work" if connection.vendor == "postgresql" else "SELECT 1"
-    with transaction_elsewhere(lambda: run(lock)), running_worker():
+    with transaction_elsewhere(lambda: run(LOCK[connection.vendor])), running_worker():
         eventually(lambda: "(queue phase)" in caplog.text)
     [record, *_] = [each for each in caplog.records if "(queue phase)" in each.getMessage()]
     assert "(queue phase): another transaction holds a lock: " in record.getMessage()
