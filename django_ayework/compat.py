@@ -39,6 +39,14 @@ def after_fork_in_child(callback: Callable[[], object]) -> None:
         os.register_at_fork(after_in_child=callback)
 
 
+def surround_forks(
+    before: Callable[[], object], in_parent: Callable[[], object], in_child: Callable[[], object]
+) -> None:
+    """Call these before each fork, and after it in both processes; systems without fork never call them."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=before, after_in_parent=in_parent, after_in_child=in_child)
+
+
 def before_threads_end(callback: Callable[[], object]) -> None:
     """Call this when the interpreter ends, while threads can still be started and executors still work."""
     # CPython 3.11 to 3.15: threading._register_atexit, which concurrent.futures uses to end its own threads.

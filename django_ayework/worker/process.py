@@ -18,7 +18,13 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
 from types import FrameType
 
-from django_ayework.compat import CHANGED, environment_of_reloaded, run_until_changed, this_command
+from django_ayework.compat import (
+    CHANGED,
+    environment_of_reloaded,
+    run_until_changed,
+    surround_forks,
+    this_command,
+)
 from django_ayework.documentation import logged
 from django_ayework.logs import logger
 from django_ayework.rules.health import ALIVE, Signs
@@ -142,7 +148,7 @@ class StopSignals:
 def stop_signals(second_ends: Callable[[], bool] = lambda: True, first_at: float | None = None) -> list[int]:
     """Return a list that receives the signals that ask for an end; the second one ends the process at once.
 
-    ``first_at`` is when an earlier one came, if any did.
+    ``first_at`` is when an earlier one came, if any did. A process that a handler forks ends at its first.
     """
     signals = StopSignals(first_at)
 
@@ -152,7 +158,38 @@ def stop_signals(second_ends: Callable[[], bool] = lambda: True, first_at: float
             os._exit(128 + number)
 
     handle_signals(handle)
+    forks.noting = handle
     return signals.numbers
+
+
+class Forks:
+    """Lets the processes that handlers fork end at a signal: they would note it, as their parent does.
+
+    The end of a ``multiprocessing.Pool`` would wait for them for ever. Python forgets a signal that comes
+    while it sets up a child, so signals are held back meanwhile.
+    """
+
+    #: What notes the signals of this process, if anything does.
+    noting: Callable[[int, FrameType | None], None] | None = None
+
+    def __init__(self) -> None:
+        self._thread = threading.local()
+        surround_forks(self._hold_back, self._restore, self._end_at_signals)
+
+    def _hold_back(self) -> None:
+        self._thread.mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+
+    def _restore(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._thread.mask)
+
+    def _end_at_signals(self) -> None:
+        for number in SIGNALS:
+            if signal.getsignal(number) is self.noting:
+                signal.signal(number, signal.SIG_DFL)
+        self._restore()
+
+
+forks = Forks()
 
 
 def handle_signals(handler: Callable[[int, FrameType | None], None]) -> None:

@@ -25,8 +25,29 @@ from django_ayework.worker.process import (
     use_one_cpu,
 )
 from tests.marks import each_database
-from tests.processes import ROOT, ended, ended_well, eventually, get, health_address, stopped, worker_process
-from tests.worker.works import at, at_async, at_in_thread, cpus, dies, interpreter, moves, quick, started
+from tests.processes import (
+    PATIENCE,
+    ROOT,
+    ended,
+    ended_well,
+    eventually,
+    get,
+    health_address,
+    stopped,
+    worker_process,
+)
+from tests.worker.works import (
+    at,
+    at_async,
+    at_in_thread,
+    cpus,
+    dies,
+    ends_child,
+    interpreter,
+    moves,
+    quick,
+    started,
+)
 
 pytestmark = pytest.mark.vendors("sqlite")
 one_or_two = pytest.mark.parametrize("processes", ["1", "2"])
@@ -51,6 +72,14 @@ def test_a_worker_that_stops_lets_running_works_end_and_takes_no_other(patient_e
     left = Work.objects.filter(id__in=[handle.id for handle in waiting])
     assert set(left.values_list("status", "attempt", "worker")) == {("pending", 0, None)}
     assert WorkerProcess.objects.get().stopped_at is not None
+
+
+@one_or_two
+def test_a_child_that_a_handler_has_forked_can_be_ended(patient_env, processes):
+    """It would note the signal as its parent does, and its parent would wait for its end."""
+    with worker_process(patient_env, "--processes", processes) as process:
+        assert enqueue(ends_child()).result(timeout=2 * PATIENCE) == -signal.SIGTERM
+        stopped(process)
 
 
 @one_or_two

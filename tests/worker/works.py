@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from asgiref.sync import sync_to_async
 from django_ayework import BatchItem, Context, Retry, batch_work, work
 from django_ayework.doers import rate_limited, unlimited
 from django_ayework.worker import health
-from tests.processes import eventually
+from tests.processes import PATIENCE, eventually
 
 NEVER_IN_A_TEST = 60.0
 
@@ -59,6 +60,18 @@ def moves(place: str) -> str:
     """Change the directory of the process."""
     os.chdir(place)
     return os.getcwd()
+
+
+@work(name="worker.ends_child")
+def ends_child() -> int | None:
+    """Fork a child, end it as ``Pool`` and ``terminate()`` do, and return its exit status."""
+    child = get_context("fork").Process(target=threading.Event().wait)
+    child.start()
+    child.terminate()
+    child.join(PATIENCE)
+    status = child.exitcode
+    child.kill()
+    return status
 
 
 @work(name="worker.quick")
