@@ -80,7 +80,7 @@ def process_env(transactional_db) -> dict[str, str]:
     from django.db import connection
 
     return os.environ | {
-        "DJANGO_SETTINGS_MODULE": os.environ.get("DJANGO_SETTINGS_MODULE", "tests.settings"),
+        "DJANGO_SETTINGS_MODULE": "tests.settings_process",
         "DATABASE_URL": database_url(connection.settings_dict),
     }
 

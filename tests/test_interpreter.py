@@ -118,7 +118,8 @@ def test_a_forked_process_waits_for_no_thread_of_its_parent(process_env: dict[st
 
 @pytest.mark.vendors("sqlite")
 def test_the_package_is_imported_where_no_process_can_fork(process_env: dict[str, str]) -> None:
-    assert output_of(NO_FORK, process_env) == "imported"
+    env = process_env | {"DJANGO_SETTINGS_MODULE": "tests.settings"}  # with the admin
+    assert output_of(NO_FORK, env) == "imported"
 
 
 @pytest.mark.parametrize("name", list(modules()))

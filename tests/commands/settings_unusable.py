@@ -2,8 +2,8 @@
 
 import os
 
-from tests.settings import *  # noqa: F403
-from tests.settings import DATABASES
+from tests.settings_process import *  # noqa: F403
+from tests.settings_process import DATABASES
 
 database = DATABASES["default"]
 postgresql = database["ENGINE"].endswith("postgresql")

@@ -2,8 +2,8 @@
 
 import os
 
-from tests.settings import *  # noqa: F403
-from tests.settings import INSTALLED_APPS
+from tests.settings_process import *  # noqa: F403
+from tests.settings_process import INSTALLED_APPS
 
 INSTALLED_APPS = [*INSTALLED_APPS, "tests.delivery"]
 AYEWORK = {

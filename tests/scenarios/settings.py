@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from tests.settings import *  # noqa: F403
-from tests.settings import INSTALLED_APPS
+from tests.settings_process import *  # noqa: F403
+from tests.settings_process import INSTALLED_APPS
 
 INSTALLED_APPS = [*INSTALLED_APPS, "tests.scenarios"]
 

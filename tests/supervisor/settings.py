@@ -5,8 +5,8 @@ import os
 import threading
 
 from django_ayework.worker import bounds
-from tests.settings import *  # noqa: F403
-from tests.settings import INSTALLED_APPS
+from tests.settings_process import *  # noqa: F403
+from tests.settings_process import INSTALLED_APPS
 
 INSTALLED_APPS = [*INSTALLED_APPS, "tests.worker", "tests.supervisor"]
 AYEWORK = {

@@ -67,7 +67,7 @@ FILES = {
     "found_app/broken.py": f"from {kit.NAME} import task\nimport no_such_module\n",
     "outside.py": FOUND,
     "task_settings.py": """
-from tests.settings import *
+from tests.settings_process import *
 
 INSTALLED_APPS = [*INSTALLED_APPS, "found_app"]
 BACKEND = "django_ayework.contrib.tasks.AyeworkBackend"

@@ -2,8 +2,8 @@
 
 import os
 
-from tests.settings import *  # noqa: F403
-from tests.settings import DATABASES, INSTALLED_APPS, database
+from tests.settings_process import *  # noqa: F403
+from tests.settings_process import DATABASES, INSTALLED_APPS, database
 
 if os.environ.get("TEST_DIRECT_URL"):
     DATABASES = {**DATABASES, "direct": database(os.environ["TEST_DIRECT_URL"])}

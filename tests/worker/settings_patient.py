@@ -5,8 +5,8 @@ import signal
 
 from django.core.checks import register
 
-from tests.settings import *  # noqa: F403
-from tests.settings import INSTALLED_APPS
+from tests.settings_process import *  # noqa: F403
+from tests.settings_process import INSTALLED_APPS
 
 INSTALLED_APPS = [*INSTALLED_APPS, "tests.worker", "tests.races"]
 AYEWORK = {"POLL_INTERVAL": 0.1, "SHUTDOWN_GRACE": 60.0}
