@@ -14,6 +14,12 @@ FLAGS = (
     "--disable-sync --no-first-run --window-size=1280,900"
 )
 
+#: Shortens the pauses between refreshes, which last up to five seconds.
+HURRY = """
+const wait = window.setTimeout;
+window.setTimeout = (call, pause, ...given) => wait(call, pause > 5000 ? pause : pause / 10, ...given);
+"""
+
 
 def start(directory: Path) -> Any:
     """Start a browser whose profile is in this directory. It keeps what pages write to the console."""

@@ -60,7 +60,7 @@ def press(browser, *keys):
 
 
 def test_the_graph_changes_while_one_looks_and_keeps_its_zoom_and_the_focus(
-    browser, visit, find, view_box, labels
+    browser, quick_refreshes, visit, find, view_box, labels
 ):
     BROKEN.add("b")
     visit()
@@ -79,7 +79,7 @@ def test_the_graph_changes_while_one_looks_and_keeps_its_zoom_and_the_focus(
     assert complaints(browser) == []
 
 
-def test_a_link_keeps_the_focus_while_the_page_refreshes(browser, workflow, visit, labels):
+def test_a_link_keeps_the_focus_while_the_page_refreshes(browser, quick_refreshes, workflow, visit, labels):
     visit()
     here = f"a[href='{address('work_change', workflow)}']"
     browser.execute_script(f'[...document.querySelectorAll("{here}")].at(-1).focus()')

@@ -58,7 +58,7 @@ document.dispatchEvent(new Event("visibilitychange"));
 """
 
 
-def test_nothing_is_processed_and_the_page_says_why_while_one_looks(browser, visit, text):
+def test_nothing_is_processed_and_the_page_says_why_while_one_looks(browser, quick_refreshes, visit, text):
     worker = WorkerProcessFactory(queues="mail")
     visit()
     assert text(HEADLINE).startswith("✓ All is well")

@@ -200,7 +200,7 @@ def steps(ctx: Context, place: str) -> None:
 
 @pytest.mark.browser
 @pytest.mark.django_db(transaction=True)
-def test_the_page_follows_the_work(chromium, live_server, tmp_path):
+def test_the_page_follows_the_work(chromium, quick_refreshes, live_server, tmp_path):
     handle = enqueue(steps(place=str(tmp_path)))
     complaints(chromium)  # forgets those of earlier tests
     chromium.get(live_server.url + progress_url(handle, title="Your export", result_url="/"))
