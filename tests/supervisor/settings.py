@@ -27,12 +27,16 @@ class HangingLog(logging.StreamHandler):
     """A handler of the log that does not come back once a process was to be replaced."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        from django_ayework.worker import threads
+
+        threads.LOG_PATIENCE = 0.2  # instead of a second for each record
         super().emit(record)
         if "It is replaced" in record.getMessage():
             threading.Event().wait()
 
 
 if os.environ.get("TEST_HANGING_LOG"):
+    bounds.EXIT = 0.5
     LOGGING = {
         "version": 1,
         "disable_existing_loggers": False,

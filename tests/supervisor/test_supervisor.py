@@ -118,9 +118,12 @@ def test_processes_start_and_are_replaced_although_nothing_can_be_printed(env):
     assert WorkerProcess.objects.count() == 3
 
 
-@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)], ids=str)
-@pytest.mark.parametrize("variable", ["_", "TEST_THREAD"], ids=["forked", "spawned"])
-def test_processes_run_without_standard_streams(env, variable, closed):
+@pytest.mark.parametrize(
+    ("closed", "variable"),
+    [((0,), "_"), ((1,), "_"), ((2,), "_"), ((0, 1, 2), "_"), ((0, 1, 2), "TEST_THREAD")],
+    ids=["0", "1", "2", "all", "all-spawned"],
+)
+def test_processes_run_without_standard_streams(env, closed, variable):
     """No socket and no file of the process takes the place of a stream that was closed.
 
     A library that was loaded before the command began may have: some builds of libffi keep their file open.
