@@ -1,3 +1,4 @@
+import gc
 import importlib.util
 import os
 import shutil
@@ -137,6 +138,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     chosen = set(kept)
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = kept
+
+
+def pytest_collection_finish() -> None:
+    """Exclude all that is loaded by now from garbage collection, as a look through takes long."""
+    gc.freeze()
 
 
 def runs_on(vendor: str, item: pytest.Item) -> bool:
