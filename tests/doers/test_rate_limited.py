@@ -128,6 +128,14 @@ def test_a_label_that_is_beyond_its_limit_is_asked_about_once_in_a_round(kit):
     assert [name[0] for name in asked] == ["label", "key", "label"]
 
 
+def test_labels_keep_their_counts_after_a_long_time(kit):
+    doer = kit.doer(limit=100, per_label=(1, 10))
+    kit.run(1000)
+    for name in ("x1", "y1", "x2", "y2"):
+        kit.submit(doer, name, fairness=name[0])
+    assert [kit.run(seconds) for seconds in (0, 5, 5)] == [["x1", "y1"], [], ["x2", "y2"]]
+
+
 @pytest.mark.parametrize("as_text", [True, False])
 def test_each_key_has_a_count_of_its_own_and_holds_up_no_other(kit, as_text):
     doer = kit.doer(limit=1, key=lambda hints: str(hints.priority) if as_text else hints.priority)
