@@ -367,7 +367,7 @@ def require_plain(handler: Callable[..., Any], settings: WorkSettings) -> None:
 
 
 def require_type_name(name: object) -> None:
-    """Raise unless the name can be stored; names beginning with @ are reserved."""
+    """Raise unless the name can be stored and is that of one function; names that begin with @ are taken."""
     if not isinstance(name, str) or not 0 < len(name) <= MAX_TYPE_LENGTH or not name.isprintable():
         raise ImproperWork(
             f"expected a type name to be 1 to {MAX_TYPE_LENGTH} printable characters, got: {name!r}.",
@@ -376,6 +376,10 @@ def require_type_name(name: object) -> None:
     if name.startswith("@"):
         raise ImproperWork(
             f"type names beginning with @ are reserved, got: {name!r}.", code="type-name-not-usable"
+        )
+    if name.endswith("<lambda>"):  # the work of one would run another of the same module
+        raise ImproperWork(
+            f"{name} is the name of every lambda; write the function with def.", code="type-name-not-usable"
         )
 
 

@@ -53,6 +53,7 @@ UNUSABLE = "a type name to be 1 to 128 printable characters, got: "
 
 @pytest.mark.parametrize(("name", "message"), [
     *((name, RESERVED.format(name)) for name in ("@", "@work/dependency", "@mine")),
+    ("app.<lambda>", "is the name of every lambda"),
     *((name, UNUSABLE) for name in ("", "two\nlines", "nul\x00", 5, b"bytes", "\ud800", "n" * 129)),
 ])  # fmt: skip
 def test_a_name_that_cannot_be_used_is_refused(name, message):

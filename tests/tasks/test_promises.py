@@ -72,6 +72,9 @@ def no_context(other):
     pass
 
 
+nameless = lambda: None  # noqa: E731
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -81,9 +84,13 @@ def no_context(other):
         lambda: kit.add.using(run_after=datetime(2030, 1, 1)),
         lambda: kit.add.using(backend="plain", queue_name="other"),
         lambda: kit.task(lambda: None),
+        lambda: kit.task(nameless),
         lambda: kit.task(takes_context=True)(no_context),
     ],
-    ids=["too high", "too low", "no whole number", "naive", "unknown queue", "inner function", "no context"],
+    ids=[
+        *("too high", "too low", "no whole number", "naive", "unknown queue"),
+        *("inner function", "lambda", "no context"),
+    ],
 )
 def test_4_what_cannot_be_used_is_an_invalid_task(make):
     with pytest.raises(kit.InvalidTask):
