@@ -83,12 +83,13 @@ nameless = lambda: None  # noqa: E731
         lambda: kit.add.using(priority=1.5),
         lambda: kit.add.using(run_after=datetime(2030, 1, 1)),
         lambda: kit.add.using(backend="plain", queue_name="other"),
+        lambda: kit.add.using(queue_name="other,"),
         lambda: kit.task(lambda: None),
         lambda: kit.task(nameless),
         lambda: kit.task(takes_context=True)(no_context),
     ],
     ids=[
-        *("too high", "too low", "no whole number", "naive", "unknown queue"),
+        *("too high", "too low", "no whole number", "naive", "unknown queue", "unusable queue"),
         *("inner function", "lambda", "no context"),
     ],
 )
@@ -377,12 +378,33 @@ def test_5_23_using_copies_and_a_higher_priority_comes_first():
         ({"MODULES": ["no.no"]}, ["ayework.E013"]),
         ({"MODULES": "tests.tasks.kit"}, ["ayework.E013"]),
         ({"MODULES": None}, ["ayework.E013"]),
+        (None, ["ayework.E013"]),
+        ([], ["ayework.E013"]),
         ({"RETRY": {"attempts": 2}, "MODULES": ["tests.tasks.kit"]}, []),
     ],
 )
 def test_24_the_system_check_finds_options_that_cannot_be_used(settings, options, found):
     settings.TASKS = {"default": {"BACKEND": settings.TASKS["default"]["BACKEND"], "OPTIONS": options}}
     assert [each.id for each in run_checks() if each.id in ("ayework.E012", "ayework.E013")] == found
+
+
+@pytest.mark.parametrize(
+    ("queues", "found"),
+    [
+        ("mail", ["TASKS['default']['QUEUES'] is no list: 'mail'."]),
+        (
+            ["mail", "a,b", 5],
+            ["TASKS['default']['QUEUES'] has a queue that cannot be used: expected queue"] * 2,
+        ),
+        (("mail",), []),
+        ([], []),
+    ],
+)
+def test_24_the_system_check_finds_queues_that_cannot_be_used(settings, queues, found):
+    settings.TASKS = {"default": {"BACKEND": settings.TASKS["default"]["BACKEND"], "QUEUES": queues}}
+    errors = [each.msg for each in run_checks() if each.id == "ayework.E013"]
+    assert len(errors) == len(found)
+    assert all(error.startswith(start) for error, start in zip(errors, found, strict=True))
 
 
 def test_24_the_system_check_finds_an_option_that_stands_beside_the_options(settings):

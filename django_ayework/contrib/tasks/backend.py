@@ -41,10 +41,11 @@ from django_ayework.contrib.tasks.framework import (
 )
 from django_ayework.define.context import Context
 from django_ayework.define.decorators import registered
+from django_ayework.define.options import checked
 from django_ayework.define.requests import WorkRequest
 from django_ayework.define.types import POSITIONAL_KINDS, WorkType, bind, registry
 from django_ayework.documentation import documented, logged, refused_as, with_entry
-from django_ayework.errors import ImproperWork, did_you_mean
+from django_ayework.errors import ImproperWork, InvalidOption, did_you_mean
 from django_ayework.logs import logger
 from django_ayework.rules.formatting import error_text
 from django_ayework.rules.retry import Retry, retry_of
@@ -85,8 +86,9 @@ class AyeworkBackend(BaseTaskBackend):
         is_relative = isinstance(task.run_after, timedelta)
         super().validate_task(task_with(task, run_after=None) if is_relative else task)
         try:
+            checked({"queue": task.queue_name})
             register(task)
-        except ImproperWork as refusal:
+        except (ImproperWork, InvalidOption) as refusal:
             raise refused_as(InvalidTask, refusal) from refusal
 
     def enqueue(self, task: AnyTask, args: Any, kwargs: Any) -> Any:
@@ -106,18 +108,36 @@ class AyeworkBackend(BaseTaskBackend):
         return works.get_result(result_id)
 
     def check(self, **kwargs: Any) -> list[CheckMessage]:
-        """E012: the app is not installed. E013: an option that is unknown or cannot be used."""
+        """E012: the app is not installed. E013: queues or an option that cannot be used, or are unknown."""
         found: list[CheckMessage] = []
         if not apps.is_installed("django_ayework"):
             found.append(Error(MISSING_APP.format(self.alias), hint=ADD_APP, id="ayework.E012"))
-        for text, hint in self._wrong_options():
-            found.append(
-                Error(f"TASKS[{self.alias!r}]['OPTIONS'] {text}", hint=hint or None, id="ayework.E013")
-            )
+        wrong = [
+            *(("QUEUES", *each) for each in self._wrong_queues()),
+            *(("OPTIONS", *each) for each in self._wrong_options()),
+        ]
+        for key, text, hint in wrong:
+            text = f"TASKS[{self.alias!r}][{key!r}] {text}"
+            found.append(Error(text, hint=hint or None, id="ayework.E013"))
         return [with_entry(message) for message in found]
+
+    def _wrong_queues(self) -> Iterable[tuple[str, str]]:
+        """Yield the errors in QUEUES, each with a hint."""
+        given = settings.TASKS.get(self.alias, {}).get("QUEUES", ())
+        if isinstance(given, str):  # whose letters Django takes for queues
+            yield f"is no list: {given!r}.", 'Write a list, such as ["default"].'
+            return
+        for queue in given:
+            try:
+                checked({"queue": queue})
+            except InvalidOption as refusal:
+                yield f"has a queue that cannot be used: {refusal}", ""
 
     def _wrong_options(self) -> Iterable[tuple[str, str]]:
         """Yield the errors in OPTIONS, each with a hint."""
+        if not isinstance(self.options, Mapping):
+            yield f"is no mapping: {self.options!r}.", 'Write a mapping, such as {"RETRY": {"attempts": 3}}.'
+            return
         for key in self.options:
             if key not in OPTIONS:
                 yield f"has the unknown key {key!r}.", did_you_mean(str(key).upper(), OPTIONS).strip()
