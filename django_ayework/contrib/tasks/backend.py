@@ -135,8 +135,9 @@ class AyeworkBackend(BaseTaskBackend):
 
     def _wrong_options(self) -> Iterable[tuple[str, str]]:
         """Yield the errors in OPTIONS, each with a hint."""
-        if not isinstance(self.options, Mapping):
-            yield f"is no mapping: {self.options!r}.", 'Write a mapping, such as {"RETRY": {"attempts": 3}}.'
+        given: object = self.options
+        if not isinstance(given, Mapping):
+            yield f"is no mapping: {given!r}.", 'Write a mapping, such as {"RETRY": {"attempts": 3}}.'
             return
         for key in self.options:
             if key not in OPTIONS:
