@@ -47,17 +47,18 @@ LABEL = Work._meta.app_label
 
 
 @contextmanager
-def engine_session(waits_for_locks: bool = False, statement_timeout: float | None = None) -> Generator[None]:
+def engine_session(waits_for_locks: bool = False, statement_timeout: int | None = None) -> Generator[None]:
     """Give the calling thread a connection of the engine's own to the queue's database, until the end.
 
     It is opened when it is first used. With ``waits_for_locks`` a locked row is waited for: for threads that
-    nobody else needs. ``statement_timeout`` is a shorter bound than that of the settings, in seconds.
+    nobody else needs. ``statement_timeout`` is a shorter bound than that of the settings, in seconds; the
+    session is opened within it, too.
     """
     name = alias()
     before = next((each for each in connections.all(initialized_only=True) if each.alias == name), None)
     timeouts = [each for each in (get_settings().statement_timeout, statement_timeout) if each is not None]
     bounds = Bounds(min(timeouts, default=None), None if waits_for_locks else LOCK_TIMEOUT)
-    own = own_connection(name, bounds)
+    own = own_connection(name, bounds, statement_timeout or CONNECT_TIMEOUT)
     connections[name] = own
     try:
         yield
@@ -95,14 +96,17 @@ def counting_session() -> Generator[None]:
             counting_threads.discard(thread)
 
 
-def own_connection(name: str, bounds: Bounds) -> BaseDatabaseWrapper:
-    """Return a connection that is not from Django's pool, and that fails rather than waits for ever."""
+def own_connection(name: str, bounds: Bounds, connect_timeout: int = CONNECT_TIMEOUT) -> BaseDatabaseWrapper:
+    """Return a connection that is not from Django's pool, and that fails rather than waits for ever.
+
+    It opens within ``connect_timeout`` seconds, unless the project says otherwise.
+    """
     own = connections.create_connection(name)
     own.settings_dict = deepcopy(own.settings_dict) | {"CONN_MAX_AGE": None}
     options = own.settings_dict["OPTIONS"]
     options.pop("pool", None)
     if own.vendor in ("postgresql", "mysql"):  # SQLite connects to no server
-        options.setdefault("connect_timeout", CONNECT_TIMEOUT)
+        options.setdefault("connect_timeout", connect_timeout)
         own.settings_dict["CONN_MAX_AGE"] = LONGEST_KEPT
     statement_wrappers(own).append(beat_before)
     if own.vendor == "mysql":

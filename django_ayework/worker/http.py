@@ -123,8 +123,9 @@ class HttpServer(ABC):
 
 
 PATH = "/metrics"
-#: Seconds that a statement for a page may take: the figures of the database are then left out.
-STATEMENT_TIMEOUT = 5.0
+#: Seconds that a statement for a page may take, and opening its session: the figures of the database are then
+#: left out. Prometheus waits for a page for 10 seconds, unless it is told otherwise.
+STATEMENT_TIMEOUT = 5
 
 
 class MetricsExporter(Protocol):

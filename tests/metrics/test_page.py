@@ -13,7 +13,7 @@ from django.apps import apps as django_apps
 from django.contrib.auth.models import Permission, User
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
-from django.db import OperationalError, connections
+from django.db import OperationalError, connection, connections
 
 import django_ayework.contrib.prometheus as package
 from django_ayework import dependency, enqueue
@@ -103,6 +103,18 @@ def test_a_collector_of_the_project_that_raises_costs_one_page(kind):
         urlopen(f"{server.url}/metrics", timeout=10)
     with urlopen(f"{server.url}/metrics", timeout=10) as answer:
         assert answer.read() == b"figures"
+
+
+@pytest.mark.vendors("postgresql", "mysql")
+def test_the_page_of_a_worker_waits_for_a_silent_server_for_less_than_prometheus_waits_for_the_page():
+    def page() -> Response:
+        return Response(
+            200, "text/plain", str(connection.settings_dict["OPTIONS"]["connect_timeout"]).encode()
+        )
+
+    server = MetricsServer("127.0.0.1", 0, SimpleNamespace(page=page))
+    server.close()
+    assert int(server.respond("/metrics").body) < 10
 
 
 @pytest.mark.vendors("postgresql")
