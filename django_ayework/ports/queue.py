@@ -160,6 +160,8 @@ Read: TypeAlias = Callable[..., list[PoppedId]]
 #: The names of all consumers and of their group. A stream needs no more, as each entry goes to one reader
 #: whatever its name is, and names of processes that have ended would stay in the stream.
 GROUP = CONSUMER = "workers"
+#: How the errors begin that say that a stream or its group is missing, or was deleted while a reader waited.
+MISSING = ("NOGROUP", "UNBLOCKED")
 #: About how many entries a stream has. Beyond that the oldest are dropped, and workers find their works.
 LONGEST_STREAM = 20_000
 #: Ids of one entry, at most. The client and the server need about as long for an entry as for many ids.
@@ -263,7 +265,7 @@ class RedisStreamsQueue:
         try:
             return read(names, *args)
         except ResponseError as error:
-            if not str(error).startswith("NOGROUP"):
+            if not str(error).startswith(MISSING):
                 raise
         for name in names:
             try:

@@ -265,8 +265,9 @@ def test_the_walk_goes_page_by_page_and_ends_at_its_bounds(monkeypatch):
     bounded = predeploy("--max-works", "5")
     assert (bounded.answer["complete"], bounded.answer["works"], bounded.status) == (False, 6, 1)
     assert predeploy("--max-seconds", "0.000001").answer["complete"] is False
-    with pytest.raises(CommandError, match="expected --max-works to be greater than 0, got: 0"):
-        predeploy("--max-works", "0")
+    for option, number in (("--max-works", "0"), ("--max-seconds", "nan")):
+        with pytest.raises(CommandError, match=f"expected {option} to be greater than 0, got: {number}"):
+            predeploy(option, number)
 
 
 def test_a_long_check_says_how_far_it_is(monkeypatch):

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -21,7 +22,7 @@ from django_ayework.ports.queue import LocalQueue, RedisStreamsQueue, get_queue,
 from django_ayework.store.database import clock
 from django_ayework.testing import now, time_travel
 from tests.marks import on_sqlite
-from tests.processes import PATIENCE, ROOT
+from tests.processes import PATIENCE, ROOT, eventually
 from tests.races.rivals import race
 from tests.rules.moments import NOON
 
@@ -290,6 +291,19 @@ def test_ids_arrive_after_redis_was_flushed(stream):
     queue.ack([popped])
     queue.push(name, ["b"])
     assert [popped.id for popped in queue.pop([name], 1, 0.5)] == ["b"]
+
+
+def test_a_reader_that_waits_goes_on_when_redis_is_flushed(stream):
+    queue, name = stream
+    queue.push(name, ["a"])
+    queue.ack(queue.pop([name], 1, 0.5))
+    client = queue._writer.get()
+    with ThreadPoolExecutor() as threads:
+        popped = threads.submit(queue.pop, [name], 1, 5)
+        eventually(lambda: any(each["flags"] == "b" for each in client.client_list()))
+        client.delete(key_of(name))
+        queue.push(name, ["b"])
+        assert [each.id for each in popped.result(10)] == ["b"]
 
 
 def test_entries_that_cannot_be_read_are_deleted_and_hold_up_no_others(stream, caplog):

@@ -39,7 +39,7 @@ class Command(JSONCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Check, print, and end with status 1 if something does not fit."""
         for option in ("max_works", "max_seconds"):
-            if options[option] is not None and options[option] <= 0:
+            if options[option] is not None and not options[option] > 0:  # nan, too
                 raise refused(
                     "number", f"expected {flag(option)} to be greater than 0, got: {options[option]}."
                 )
