@@ -86,10 +86,10 @@ def check_aliases(settings: Settings) -> Iterator[CheckMessage]:
     known, alias, other = connections.settings, settings.database, settings.pubsub_database
     if other is not None and other not in known:
         message = f"AYEWORK['PUBSUB_DATABASE'] is {other!r}, but DATABASES has no such alias."
-        yield Error(message, hint=did_you_mean(str(other), known).strip() or None, id="ayework.E009")
+        yield Error(message, hint=did_you_mean(other, known).strip() or None, id="ayework.E009")
     if alias not in known:
         message = f"AYEWORK['DATABASE'] is {alias!r}, but DATABASES has no such alias."
-        yield Error(message, hint=did_you_mean(str(alias), known).strip() or None, id="ayework.E003")
+        yield Error(message, hint=did_you_mean(alias, known).strip() or None, id="ayework.E003")
     elif (wrong := without_commits(connections[alias])) is not None:
         yield Error(wrong.text, hint=wrong.remedy, id="ayework.E015")
 

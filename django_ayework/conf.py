@@ -1,7 +1,7 @@
 """The setting ``AYEWORK``: every key with its reader, its default and its meaning.
 
 A reader is given the value, and the name of the setting for its error message. It returns the value as the
-engine uses it, or raises ImportError, TypeError or ValueError.
+engine uses it, or raises ImportError, TypeError or ValueError. Errors of modules of the project come through.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from django_ayework.define.options import (
     check_queue,
     check_retention,
     checks_of,
-    unchecked,
     whole_number,
 )
 from django_ayework.define.types import AnyWorkType, BatchType
@@ -34,6 +33,7 @@ from django_ayework.doers import Doer
 from django_ayework.errors import by_other_name, did_you_mean
 from django_ayework.rules.codec import Codec, RichJSON
 from django_ayework.rules.durations import positive_seconds, seconds
+from django_ayework.rules.formatting import error_text
 from django_ayework.rules.retry import Retry, retry_of
 
 # Readers
@@ -85,6 +85,18 @@ def read_codec(value: Any, name: str) -> Codec:
     if not (callable(getattr(found, "encode", None)) and callable(getattr(found, "decode", None))):
         raise TypeError(f"expected {name} to have encode(value) and decode(text), got: {value!r}.")
     return cast(Codec, found)
+
+
+def read_alias(value: Any, name: str) -> str:
+    """Return the alias of a database. A system check looks for its database."""
+    if not isinstance(value, str):
+        raise TypeError(f"expected {name} to be an alias of DATABASES, got: {value!r}.")
+    return value
+
+
+def optional_alias(value: Any, name: str) -> str | None:
+    """Return the alias of a database, or None."""
+    return None if value is None else read_alias(value, name)
 
 
 def read_address(value: Any, name: str) -> str | None:
@@ -172,8 +184,8 @@ def read_queue(given: Any, name: str) -> QueueSettings:
     return QueueSettings(delivery=read_delivery(given["DELIVERY"], f"{name}['DELIVERY']"))
 
 
-# The kinds of values, each with its reader. A system check looks for a database of an alias.
-Alias: TypeAlias = Annotated[str, unchecked]
+# The kinds of values, each with its reader.
+Alias: TypeAlias = Annotated[str, read_alias]
 Duration: TypeAlias = Annotated[float, seconds]
 PositiveDuration: TypeAlias = Annotated[float, positive_seconds]
 OptionalDuration: TypeAlias = Annotated[float | None, optional_seconds]
@@ -193,7 +205,9 @@ class Settings:
     lease: PositiveDuration = 30.0  # without a heartbeat of its worker, until a work goes to another one
     store: Annotated[Any, read_store] = "database"  # keys of the fleet: a name, a dotted path, a Store
     pubsub: Annotated[Any, read_pubsub] = "auto"  # wakes other processes: a name, a dotted path, a PubSub
-    pubsub_database: Annotated[str | None, unchecked] = None  # for LISTEN on PostgreSQL; None: the queue's
+    pubsub_database: Annotated[str | None, optional_alias] = (
+        None  # for LISTEN on PostgreSQL; None: the queue's
+    )
     redis_url: Annotated[str | None, read_address] = None  # a Redis server for wake-ups and delivered ids
     queues: Annotated[Mapping[str, QueueSettings], read_queues] = field(default_factory=dict)  # by name
     concurrency: Number = 8  # works that one worker runs at a time
@@ -265,10 +279,11 @@ def resolved(key: str, value: Any) -> Any:
     name = f"AYEWORK[{key!r}]"
     try:
         return READERS[KEYS[key]](value, name)
-    except (ImportError, TypeError, ValueError) as wrong:
+    except Exception as wrong:  # also what a module raises that a path leads to, or a class
+        is_ours = isinstance(wrong, (ImportError, TypeError, ValueError))
+        text = str(wrong) if is_ours else error_text(wrong)
         raise documented(
-            ImproperlyConfigured(str(wrong) if name in str(wrong) else f"{name}: {wrong}"),
-            "settings-not-usable",
+            ImproperlyConfigured(text if name in text else f"{name}: {text}"), "settings-not-usable"
         ) from wrong
 
 

@@ -39,6 +39,13 @@ class Shelf:
     get = set = delete = set_if_absent = increment = swap = lambda self, *args: None
 
 
+class Unmade:
+    """A class of a project that cannot be instantiated."""
+
+    def __init__(self):
+        raise KeyError("MAIL_HOST")
+
+
 SHOUTING, SHELF = Shouting(), Shelf()
 
 
@@ -194,6 +201,10 @@ LIST = "a list of callables or dotted paths"
     ("ON_EVENT", "nowhere.to.be.found", "nowhere"), ("ON_EVENT", f"{__name__}.missing", "missing"),
     ("ON_ERROR", "undotted", "undotted"), ("ON_FAILURE", 5, f"{PATH}, got: 5"),
     ("UNHANDLED_GROUP", f"{__name__}.NO_HOOK", f"{PATH}, got: "), ("LOG_CONTEXT", 5, f"{PATH}, got: 5"),
+    ("CODEC", f"{__name__}.Unmade", "KeyError: 'MAIL_HOST'"), ("ID", f"{__name__}.Unmade", "'MAIL_HOST'"),
+    ("DATABASE", ["default"], "to be an alias of DATABASES, got: ['default']"),
+    ("DATABASE", None, "to be an alias of DATABASES, got: None"),
+    ("PUBSUB_DATABASE", {}, "to be an alias of DATABASES, got: {}"),
     ("ID", "uuid.NAMESPACE_DNS", "a callable"), ("MIDDLEWARE", hook, f"{LIST}, got: <function hook"),
     ("MIDDLEWARE", "shop.tenancy", f"{LIST}, got: 'shop.tenancy'"),
     ("MIDDLEWARE", [hook, 5], f"[1] to be {PATH}, got: 5"),

@@ -91,7 +91,7 @@ def test_all_is_said_at_once(found, settings):
     settings.AYEWORK = {"QQQ": 1, "ZZZ": 2, "LEASE": 30}
     assert [message.id for message in check_settings(None)] == ["ayework.E001"] * 2
     assert set(found({"QQQ": 1, "LEASE": -1})) == {"E001", "E002"}
-    assert hint_of(found({"DATABASE": None})["E003"]) is None
+    assert hint_of(found({"DATABASE": "ledger"})["E003"]) is None
     settings.USE_TZ = False
     assert hint_of(found({})["E004"]) == "Set USE_TZ = True."
     assert set(found({"DATABASE": "x", "QQQ": 1})) == {"E001", "E003", "E004"}
