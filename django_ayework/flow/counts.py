@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 
@@ -76,24 +76,30 @@ class FleetFigures:
 
     ``by_status`` has scheduled, running, blocked and dead works, ``waiting`` those that are due. ``ages`` are
     the seconds for which the oldest due work of a lane has been due. ``workers`` are those that are alive.
+    ``incomplete`` are the statuses of which there may be more works than were counted; pending ones are due.
     """
 
     waiting: Sequence[Depth]
     ages: Mapping[Lane, float]
     by_status: Mapping[Status, Sequence[Depth]]
     workers: int
+    incomplete: Set[Status] = frozenset()
 
 
 @sync_only
 def fleet_figures() -> FleetFigures:
     """Read the figures; what the statements read is bounded, whatever the tables hold."""
     now = clock.read()
-    lanes, _ = backlog.first_lanes(MOST_LANES)
+    lanes, are_more = backlog.first_lanes(MOST_LANES)
     waiting, _ = pending_counts(lanes)
     by_status = {status: backlog.depths_at(status, MOST_COUNTED) for status in backlog.IN_ORDER}
     by_status[Status.DEAD] = backlog.dead_depths(MOST_COUNTED)
+    overdue = backlog.overdue_depths(now, MOST_COUNTED)
+    incomplete = {status for status, depths in by_status.items() if works_in(depths) >= MOST_COUNTED}
+    if are_more or works_in(overdue) >= MOST_COUNTED:
+        incomplete.add(Status.PENDING)
     ages: dict[Lane, float] = {}
-    for depth in (*waiting, *backlog.overdue_depths(now, MOST_COUNTED)):
+    for depth in (*waiting, *overdue):
         lane = Lane(depth.queue, depth.type)
         ages[lane] = max(ages.get(lane, 0.0), longest_wait([depth], now))
     return FleetFigures(
@@ -101,4 +107,5 @@ def fleet_figures() -> FleetFigures:
         ages=ages,
         by_status=by_status,
         workers=len(live_workers(now)),
+        incomplete=incomplete,
     )

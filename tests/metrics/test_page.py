@@ -21,6 +21,7 @@ from django_ayework.conf import get_settings
 from django_ayework.contrib.prometheus import apps, series
 from django_ayework.contrib.prometheus.page import exporter
 from django_ayework.define.requests import GATE_TYPE
+from django_ayework.flow import counts
 from django_ayework.models import Work
 from django_ayework.store import backlog
 from django_ayework.store.database import clock
@@ -64,6 +65,23 @@ def test_the_gauges_show_works_by_type_and_queue():
     assert value(seen, "blocked_works") == 0
     Work.objects.all().delete()
     assert page()["ayework_waiting_works", frozenset(MAIL.items())] == 0  # no gap
+
+
+@each_database
+def test_a_pair_whose_works_were_not_counted_has_no_gauge_instead_of_0(monkeypatch):
+    now = clock.now()
+    WorkFactory.create_batch(2, type="shop.notify", queue="mail")
+    WorkFactory(status="scheduled", type="shop.notify", queue="mail", run_at=now + timedelta(hours=2))
+    assert value(page(), "waiting_works", **MAIL) == 2
+    assert value(page(), "scheduled_works", **MAIL) == 1
+    WorkFactory()
+    WorkFactory.create_batch(2, status="scheduled", run_at=now + timedelta(hours=1))
+    monkeypatch.setattr(counts, "MOST_LANES", 1)
+    monkeypatch.setattr(counts, "MOST_COUNTED", 2)
+    seen = page()
+    for name in ("waiting_works", "oldest_waiting_seconds", "scheduled_works"):
+        assert (f"ayework_{name}", frozenset(ADD.items())) in seen
+        assert (f"ayework_{name}", frozenset(MAIL.items())) not in seen
 
 
 def test_a_page_takes_a_bounded_number_of_statements(django_assert_max_num_queries):

@@ -289,12 +289,13 @@ class FleetCollector(Collector):
 
 def gauges_of(figures: FleetFigures) -> Iterator[Metric]:
     """Yield figures as gauges."""
-    waiting = numbers(figures.waiting)
-    yield gauge("ayework_waiting_works", "Works that are due and wait for a worker.", waiting)
+    waiting, is_cut = numbers(figures.waiting), Status.PENDING in figures.incomplete
+    yield gauge("ayework_waiting_works", "Works that are due and wait for a worker.", waiting, is_cut)
     ages = largest((place_labels(lane.type, lane.queue), age) for lane, age in figures.ages.items())
-    yield gauge("ayework_oldest_waiting_seconds", "For how long the oldest waiting work has been due.", ages)
+    meaning = "For how long the oldest waiting work has been due."
+    yield gauge("ayework_oldest_waiting_seconds", meaning, ages, is_cut)
     for status, (name, meaning) in OF_STATUS.items():
-        yield gauge(name, meaning, numbers(figures.by_status[status]))
+        yield gauge(name, meaning, numbers(figures.by_status[status]), status in figures.incomplete)
     yield GaugeMetricFamily("ayework_live_workers", "Workers that are alive.", value=figures.workers)
 
 
@@ -302,12 +303,15 @@ def gauges_of(figures: FleetFigures) -> Iterator[Metric]:
 _shown: dict[str, set[tuple[str, str]]] = defaultdict(set)
 
 
-def gauge(name: str, meaning: str, values: dict[tuple[str, str], float]) -> Metric:
-    """Return a gauge by type and queue; it is 0 where there were works before, so that graphs do not end."""
+def gauge(name: str, meaning: str, values: dict[tuple[str, str], float], is_cut: bool) -> Metric:
+    """Return a gauge by type and queue; it is 0 where there were works before, so that graphs do not end.
+
+    Where not all works were counted, there may be others at a place without a value, so it has none.
+    """
     family = GaugeMetricFamily(name, meaning, labels=PLACE)
     shown = _shown[name]
     shown.update(values)
-    for labels, value in (dict.fromkeys(shown, 0.0) | values).items():
+    for labels, value in (values if is_cut else dict.fromkeys(shown, 0.0) | values).items():
         family.add_metric(labels, value)
     return family
 
