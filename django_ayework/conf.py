@@ -107,10 +107,17 @@ def read_address(value: Any, name: str) -> str | None:
 
 
 def read_token(value: Any, name: str) -> str | None:
-    """Return a secret text, or None. The error does not quote the value."""
-    if value is not None and (not isinstance(value, str) or not value.strip()):
+    """Return a secret text that a header can have, or None. The error does not quote the value."""
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value.strip():
         kind = "an empty text" if isinstance(value, str) else type(value).__name__
         raise TypeError(f"expected {name} to be a text that is not empty, or None, got: {kind}.")
+    if value != value.strip() or not (value.isascii() and value.isprintable()):
+        raise ValueError(
+            f"expected {name} to have printable ASCII characters only, without outer spaces and line ends: it "
+            "comes in a header."
+        )
     return value
 
 

@@ -201,6 +201,7 @@ LIST = "a list of callables or dotted paths"
     ("ON_EVENT", "nowhere.to.be.found", "nowhere"), ("ON_EVENT", f"{__name__}.missing", "missing"),
     ("ON_ERROR", "undotted", "undotted"), ("ON_FAILURE", 5, f"{PATH}, got: 5"),
     ("UNHANDLED_GROUP", f"{__name__}.NO_HOOK", f"{PATH}, got: "), ("LOG_CONTEXT", 5, f"{PATH}, got: 5"),
+    *(("METRICS_TOKEN", token, "printable ASCII") for token in ("s3cret\n", " s3cret", "s\u00e9cret")),
     ("CODEC", f"{__name__}.Unmade", "KeyError: 'MAIL_HOST'"), ("ID", f"{__name__}.Unmade", "'MAIL_HOST'"),
     ("DATABASE", ["default"], "to be an alias of DATABASES, got: ['default']"),
     ("DATABASE", None, "to be an alias of DATABASES, got: None"),
