@@ -27,6 +27,7 @@ from django_ayework.compat import (
     statement_wrappers,
 )
 from django_ayework.documentation import logged
+from django_ayework.errors import AyeworkError
 from django_ayework.heartbeat import beat, beat_before, current_heartbeat, taking_any_time
 from django_ayework.logs import logger
 
@@ -55,10 +56,11 @@ _this_thread = _Thread()
 def failed_to_connect(error: BaseException) -> str | None:
     """Return the alias of the database to which an error kept a thread from connecting; None for others.
 
-    The server refused it or has no room for it, or a pool was empty. Drivers have no common name for that,
-    so the error's traceback tells. An error of something else that ends the work there is not the database's.
+    The server refused it or has no room for it, a pool was empty, or the process has no file left to open.
+    Drivers have no common name for that, so the error's traceback tells. An error that ends the work there,
+    such as its timeout, is not the database's.
     """
-    if not isinstance(error, Error):
+    if not isinstance(error, (Error, OSError)) or isinstance(error, AyeworkError):
         return None
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if frame.f_code is CONNECT:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connections
 
-from django_ayework import Aborted, Context, cancel, enqueue, enqueue_many, work
+from django_ayework import Aborted, AttemptTimeout, Context, Retry, cancel, enqueue, enqueue_many, work
 from django_ayework.compat import set_async_exception
 from django_ayework.define.context import AbortReason, AbortSignal
 from django_ayework.testing import drain, running_worker
@@ -43,6 +43,21 @@ def run_out_of_time(request: Any):
 
 def notes() -> list[str]:
     return list(Order.objects.order_by("pk").values_list("reference", flat=True))
+
+
+def test_an_interruption_that_meets_a_connection_being_opened_is_no_lack_of_a_connection(monkeypatch):
+    connect = type(connections["default"]).get_new_connection
+
+    def interrupted(self: Any, params: Any) -> Any:
+        if threading.current_thread().name.startswith("ayework-slot"):
+            raise AttemptTimeout("the attempt ran longer than its timeout.")
+        return connect(self, params)
+
+    monkeypatch.setattr(type(connections["default"]), "get_new_connection", interrupted)
+    handle = enqueue(work(name="attempts.case", retry=Retry(attempts=2, base=0.01))(Order.objects.count)())
+    with running_worker(concurrency=1):
+        eventually(lambda: handle.state().status == "dead")
+    assert handle.state().attempt == 2
 
 
 def test_without_it_a_handler_that_returns_late_succeeds():

@@ -164,7 +164,8 @@ def test_sessions_of_a_worker_that_waits_are_idle_for_longer_than_the_project_al
 
 
 @pytest.mark.parametrize("attempts", [1, 2])
-def test_a_handler_that_gets_no_connection_spends_no_attempt(monkeypatch, attempts):
+@pytest.mark.parametrize("refusal", [OperationalError("too many users"), OSError(24, "too many open files")])
+def test_a_handler_that_gets_no_connection_spends_no_attempt(monkeypatch, attempts, refusal):
     """A last attempt needs the connection already to be noted as begun."""
     monkeypatch.setattr(handlers, "PUT_OFF_FOR", 0.01)
     wrapper = type(connections["default"])
@@ -175,7 +176,7 @@ def test_a_handler_that_gets_no_connection_spends_no_attempt(monkeypatch, attemp
         name = threading.current_thread().name
         if name.startswith("ayework-slot") and len(refused) < 2:
             refused.append(name)
-            raise OperationalError("FATAL: sorry, too many clients already")
+            raise refusal
         return connect(self, params)
 
     monkeypatch.setattr(wrapper, "get_new_connection", refuse_twice)
