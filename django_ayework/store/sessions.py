@@ -11,7 +11,6 @@ import os
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,9 +101,8 @@ def own_connection(name: str, bounds: Bounds, connect_timeout: int = CONNECT_TIM
     It opens within ``connect_timeout`` seconds, unless the project says otherwise.
     """
     own = connections.create_connection(name)
-    own.settings_dict = deepcopy(own.settings_dict) | {"CONN_MAX_AGE": None}
-    options = own.settings_dict["OPTIONS"]
-    options.pop("pool", None)
+    options = {name: value for name, value in own.settings_dict["OPTIONS"].items() if name != "pool"}
+    own.settings_dict = own.settings_dict | {"CONN_MAX_AGE": None, "OPTIONS": options}
     if own.vendor in ("postgresql", "mysql"):  # SQLite connects to no server
         options.setdefault("connect_timeout", connect_timeout)
         own.settings_dict["CONN_MAX_AGE"] = LONGEST_KEPT

@@ -1,5 +1,6 @@
 """Workers on servers and sessions that are set up otherwise than the suite's."""
 
+import threading
 from contextlib import contextmanager
 
 import pytest
@@ -21,7 +22,7 @@ def returns_emoji(number: int) -> str:
 
 
 @contextmanager
-def new_connections(**options: str):
+def new_connections(**options: object):
     """Give connections that are opened meanwhile other options; the test's own is opened anew afterwards."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in options.items():
@@ -44,6 +45,24 @@ def test_texts_that_a_connection_cannot_carry_fail_the_attempts_and_hold_nothing
         eventually(lambda: {str(handle.state().status) for handle in handles} == {"dead"})
         assert "Incorrect string value" in str(handles[0].state().error)
         enqueue(quick(number=7)).result(timeout=PATIENCE)
+
+
+class Converter:
+    """Reads values of one type, and cannot be copied, as an SSLContext cannot."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def __call__(self, value: bytes) -> str:
+        return value.decode()
+
+
+def test_a_worker_runs_works_with_an_option_of_the_driver_that_cannot_be_copied():
+    from django.db.backends.mysql.base import FIELD_TYPE, django_conversions  # needs its driver
+
+    handle = enqueue(quick(number=7))
+    with new_connections(conv=django_conversions | {FIELD_TYPE.YEAR: Converter()}), running_worker():
+        handle.result(timeout=PATIENCE)
 
 
 def test_sessions_that_wait_for_works_outlast_the_servers_bound_for_idle_ones():
