@@ -115,8 +115,8 @@ def read_token(value: Any, name: str) -> str | None:
         raise TypeError(f"expected {name} to be a text that is not empty, or None, got: {kind}.")
     if value != value.strip() or not (value.isascii() and value.isprintable()):
         raise ValueError(
-            f"expected {name} to have printable ASCII characters only, without outer spaces and line ends: it "
-            "comes in a header."
+            f"expected {name} to have printable ASCII characters only, without outer spaces and line ends: "
+            "it comes in a header."
         )
     return value
 
@@ -212,9 +212,7 @@ class Settings:
     lease: PositiveDuration = 30.0  # without a heartbeat of its worker, until a work goes to another one
     store: Annotated[Any, read_store] = "database"  # keys of the fleet: a name, a dotted path, a Store
     pubsub: Annotated[Any, read_pubsub] = "auto"  # wakes other processes: a name, a dotted path, a PubSub
-    pubsub_database: Annotated[str | None, optional_alias] = (
-        None  # for LISTEN on PostgreSQL; None: the queue's
-    )
+    pubsub_database: Annotated[str | None, optional_alias] = None  # for LISTEN; None: the queue's
     redis_url: Annotated[str | None, read_address] = None  # a Redis server for wake-ups and delivered ids
     queues: Annotated[Mapping[str, QueueSettings], read_queues] = field(default_factory=dict)  # by name
     concurrency: Number = 8  # works that one worker runs at a time
