@@ -104,6 +104,7 @@ NAMELESS = list(product(("--queues", "--types", "--exclude-types"), ("", ",", " 
             for name in NUMBERS
             for n in (0, -3)
         ),
+        ("--processes 1001", "expected --processes to be at most 1000, got: 1001."),
         # An option without names does not choose everything.
         *(
             (f"{name} '{no}'", f"expected {name} to have names.*, got: '{no}'; leave")

@@ -54,6 +54,8 @@ from django_ayework.worker.worker import Worker
 Server = TypeVar("Server", bound=HttpServer)
 
 NUMBERS = ("concurrency", "processes", "max_works", "max_memory")
+#: No host has use for more, and a slip of the keyboard would fill its memory.
+MOST_PROCESSES = 1000
 LONGEST_NAME = 64
 #: How --check prints a warning: the worker starts nevertheless.
 WORDS = {Level.WARNING: "note"}
@@ -269,6 +271,10 @@ def worker_options(given: Mapping[str, Any]) -> WorkerOptions:
     for option in NUMBERS:
         if given[option] is not None and given[option] < 1:
             raise refused("number", f"expected {flag(option)} to be 1 or more, got: {given[option]}.")
+    if given["processes"] > MOST_PROCESSES:
+        raise refused(
+            "number", f"expected --processes to be at most {MOST_PROCESSES}, got: {given['processes']}."
+        )
     for server in ("health", "metrics"):
         if given[f"{server}_host"] is not None and given[f"{server}_port"] is None:
             raise refused(
