@@ -35,6 +35,8 @@ from django_ayework.define.types import AnyWorkType, WorkType, registry
 from django_ayework.documentation import with_entry
 from django_ayework.errors import did_you_mean
 from django_ayework.flow.startup_checks import unloaded_modules, without_commits, wrong_isolation
+from django_ayework.rules.formatting import duration
+from django_ayework.rules.server_diagnosis import SHORT_BUSY
 from django_ayework.rules.signatures import misfit
 from django_ayework.store.sessions import narrow_charset
 
@@ -297,7 +299,7 @@ def changes_clocks(zone: tzinfo | None) -> bool:
 def check_database(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> Iterator[CheckMessage]:
-    """E006: too old. E007: isolation. W001, W002: SQLite without IMMEDIATE or WAL. W011: character set."""
+    """E006: too old. E007: isolation. W001, W002, W012: settings of SQLite. W011: character set."""
     settings = usable_settings()
     if settings is None or settings.database not in {*(databases or ())}.intersection(connections.settings):
         return
@@ -343,9 +345,18 @@ def check_sqlite(connection: Any) -> Iterator[CheckMessage]:
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA journal_mode")
         [journal_mode] = cursor.fetchone()
+        cursor.execute("PRAGMA busy_timeout")
+        [busy_timeout] = cursor.fetchone()
     if journal_mode != "wal" and not connection.is_in_memory_db():
         yield Warning(
             "SQLite is not in WAL mode, so readers and the writer block each other.",
             hint='Set DATABASES[...]["OPTIONS"]["init_command"] = "PRAGMA journal_mode=WAL;".',
             id="ayework.W002",
+        )
+    if busy_timeout < SHORT_BUSY:
+        yield Warning(
+            f"SQLite waits for its write lock for {duration(busy_timeout / 1000)}, "
+            "so handlers and workers will meet 'database is locked'.",
+            hint='Set DATABASES[...]["OPTIONS"]["timeout"] = 20, in seconds.',
+            id="ayework.W012",
         )

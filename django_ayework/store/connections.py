@@ -57,8 +57,7 @@ def failed_to_connect(error: BaseException) -> str | None:
     """Return the alias of the database to which an error kept a thread from connecting; None for others.
 
     The server refused it or has no room for it, a pool was empty, or the process has no file left to open.
-    Drivers have no common name for that, so the error's traceback tells. An error that ends the work there,
-    such as its timeout, is not the database's.
+    Only the traceback tells, for any driver. A timeout of the work that comes there is no such error.
     """
     if not isinstance(error, (Error, OSError)) or isinstance(error, AyeworkError):
         return None

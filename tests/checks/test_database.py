@@ -13,9 +13,9 @@ from django_ayework.flow import startup_checks
 class Sqlite:
     vendor = "sqlite"
 
-    def __init__(self, journal_mode="wal", version=(3, 33, 0), in_memory=False, **options):
+    def __init__(self, journal_mode="wal", version=(3, 33, 0), in_memory=False, busy=5000, **options):
         self.is_in_memory_db = lambda: in_memory
-        self.fetchone = lambda: (journal_mode,)
+        self.pragmas = {"journal_mode": journal_mode, "busy_timeout": busy}
         self.Database = SimpleNamespace(sqlite_version_info=version, sqlite_version="3.x")
         self.settings_dict = {"OPTIONS": options}
 
@@ -28,7 +28,10 @@ class Sqlite:
     def __exit__(self, *error): ...
 
     def execute(self, statement):
-        assert statement == "PRAGMA journal_mode"
+        self.answer = self.pragmas[statement.removeprefix("PRAGMA ")]
+
+    def fetchone(self):
+        return (self.answer,)
 
 
 def server(vendor, skip_locked=True, isolation="read committed", charset=None):
@@ -87,6 +90,11 @@ def test_sqlite_needs_a_write_lock_from_the_start_and_wal(found, mode, journal):
 
 def test_sqlite_in_memory_has_no_write_ahead_log(found):
     assert found(Sqlite("memory", in_memory=True, transaction_mode="IMMEDIATE")) == []
+
+
+@pytest.mark.parametrize(("busy", "ids"), [(0, ["W012"]), (4999, ["W012"]), (5000, []), (20000, [])])
+def test_sqlite_waits_for_its_write_lock(found, busy, ids):
+    assert found(Sqlite(busy=busy, transaction_mode="IMMEDIATE")) == ids
 
 
 @pytest.mark.parametrize(("version", "ids"), [((3, 32, 3), ["E006"]), ((3, 33, 0), [])])

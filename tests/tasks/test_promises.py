@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 import django
 import pytest
 from asgiref.sync import async_to_sync
-from django.core.checks import run_checks
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
@@ -367,51 +366,6 @@ def test_5_23_using_copies_and_a_higher_priority_comes_first():
     drain(limit=1)
     last.refresh(), first.refresh()
     assert (last.status, first.status) == ("READY", "SUCCESSFUL")
-
-
-@pytest.mark.parametrize(
-    ("options", "found"),
-    [
-        ({"RETRIES": 1}, ["ayework.E013"]),
-        ({"RETRY": {"attempt": 1}}, ["ayework.E013"]),
-        ({"RETRY": {"attempts": 0}}, ["ayework.E013"]),
-        ({"MODULES": ["no.no"]}, ["ayework.E013"]),
-        ({"MODULES": "tests.tasks.kit"}, ["ayework.E013"]),
-        ({"MODULES": None}, ["ayework.E013"]),
-        (None, ["ayework.E013"]),
-        ([], ["ayework.E013"]),
-        ({"RETRY": {"attempts": 2}, "MODULES": ["tests.tasks.kit"]}, []),
-    ],
-)
-def test_24_the_system_check_finds_options_that_cannot_be_used(settings, options, found):
-    settings.TASKS = {"default": {"BACKEND": settings.TASKS["default"]["BACKEND"], "OPTIONS": options}}
-    assert [each.id for each in run_checks() if each.id in ("ayework.E012", "ayework.E013")] == found
-
-
-@pytest.mark.parametrize(
-    ("queues", "found"),
-    [
-        ("mail", ["TASKS['default']['QUEUES'] is no list: 'mail'."]),
-        (
-            ["mail", "a,b", 5],
-            ["TASKS['default']['QUEUES'] has a queue that cannot be used: expected queue"] * 2,
-        ),
-        (("mail",), []),
-        ([], []),
-    ],
-)
-def test_24_the_system_check_finds_queues_that_cannot_be_used(settings, queues, found):
-    settings.TASKS = {"default": {"BACKEND": settings.TASKS["default"]["BACKEND"], "QUEUES": queues}}
-    errors = [each.msg for each in run_checks() if each.id == "ayework.E013"]
-    assert len(errors) == len(found)
-    assert all(error.startswith(start) for error, start in zip(errors, found, strict=True))
-
-
-def test_24_the_system_check_finds_an_option_that_stands_beside_the_options(settings):
-    given = settings.TASKS["default"] | {"RETRY": {"attempts": 1}}
-    settings.TASKS = {"default": given}
-    [error] = [each for each in run_checks() if each.id == "ayework.E013"]
-    assert (error.hint or "").startswith("Move 'RETRY' into OPTIONS.")
 
 
 def test_24_the_system_check_finds_a_missing_app(settings):
