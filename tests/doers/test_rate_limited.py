@@ -114,7 +114,12 @@ def test_a_label_does_not_pay_for_a_start_that_does_not_follow(kit):
     assert (kit.run(), kit.run(1)) == (["x"], ["a"]), "not ten seconds later"
 
 
-def test_a_label_that_is_beyond_its_limit_is_asked_about_once_in_a_round(kit):
+@pytest.mark.parametrize(
+    ("limit", "per_label", "names"),
+    [(100, 1, ["label", "key", "label"]), (1, None, ["key", "key"])],
+    ids=["label", "key"],
+)
+def test_what_is_beyond_its_limit_is_asked_about_once_in_a_round(kit, limit, per_label, names):
     asked = []
 
     class Asked(LocalLimiter):
@@ -122,10 +127,10 @@ def test_a_label_that_is_beyond_its_limit_is_asked_about_once_in_a_round(kit):
             asked.append(name)
             return super().hit(name)
 
-    overall, labels = (Asked(partial(FixedWindow, limit, 10)) for limit in (100, 1))
+    overall, labels = (each and Asked(partial(FixedWindow, each, 10)) for each in (limit, per_label))
     kit.submit(kit.of(Limits(overall, labels, None)), *"abcdefgh", fairness="acme")
     kit.run()
-    assert [name[0] for name in asked] == ["label", "key", "label"]
+    assert [name[0] for name in asked] == names
 
 
 def test_labels_keep_their_counts_after_a_long_time(kit):
