@@ -34,17 +34,14 @@ def after_fork_in_child(callback: Callable[[], object]) -> None:
 
     Systems without fork never call it.
     """
+    surround_forks(after_in_child=callback)
+
+
+def surround_forks(**callbacks: Callable[[], object]) -> None:
+    """Call these at each fork, as ``os.register_at_fork()`` does; systems without fork never call them."""
     # CPython 3.11 to 3.15: documented, but missing on Windows.
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=callback)
-
-
-def surround_forks(
-    before: Callable[[], object], in_parent: Callable[[], object], in_child: Callable[[], object]
-) -> None:
-    """Call these before each fork, and after it in both processes; systems without fork never call them."""
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(before=before, after_in_parent=in_parent, after_in_child=in_child)
+        os.register_at_fork(**callbacks)
 
 
 def before_threads_end(callback: Callable[[], object]) -> None:

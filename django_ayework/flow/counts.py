@@ -76,7 +76,8 @@ class FleetFigures:
 
     ``by_status`` has scheduled, running, blocked and dead works, ``waiting`` those that are due. ``ages`` are
     the seconds for which the oldest due work of a lane has been due. ``workers`` are those that are alive.
-    ``incomplete`` are the statuses of which there may be more works than were counted; pending ones are due.
+    ``incomplete`` has the statuses whose works were perhaps not all counted. For pending works it concerns
+    those that are due.
     """
 
     waiting: Sequence[Depth]

@@ -174,7 +174,9 @@ class Forks:
 
     def __init__(self) -> None:
         self._thread = threading.local()
-        surround_forks(self._hold_back, self._restore, self._end_at_signals)
+        surround_forks(
+            before=self._hold_back, after_in_parent=self._restore, after_in_child=self._end_at_signals
+        )
 
     def _hold_back(self) -> None:
         self._thread.mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
@@ -184,7 +186,7 @@ class Forks:
 
     def _end_at_signals(self) -> None:
         for number in SIGNALS:
-            if signal.getsignal(number) is self.noting:
+            if self.noting is not None and signal.getsignal(number) is self.noting:
                 signal.signal(number, signal.SIG_DFL)
         self._restore()
 

@@ -24,8 +24,8 @@ OF_DJANGO = {
     "label-title-only": "#searchbar",
     "label": ".vDateField, .vTimeField",
 }
-#: No description of all that is well, and no look for sounds, of which there are none: each takes axe-core a
-#: third of its time. The driver passes no false.
+#: axe-core describes no rules that hold. It loads no media for its rule about sounds: the pages have none.
+#: Each of the two would take a third of its time. The driver passes no false.
 OPTIONS: dict[str, Any] = {"resultTypes": ["violations"], "preload": 0}
 WIDE, NARROW = 1400, 320
 #: The rules whose result depends on the theme, and the one whose result depends on the width.
