@@ -49,7 +49,7 @@ FIELDS = (
     Field("month", 1, 12, MONTHS, 1),
     Field("day of the week", 0, 7, DAYS),
 )
-PART = re.compile(r"(?P<low>\*|\w+)(-(?P<high>\w+))?(/(?P<step>\w+))?", re.ASCII)
+PART = re.compile(r"(?P<low>\*|\w{1,9})(-(?P<high>\w{1,9}))?(/(?P<step>\w{1,9}))?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +129,8 @@ def read_part(text: str, field: Field, expression: str) -> range:
             f"{expression!r}: expected the {field.name} to be *, numbers, ranges such as 1-5 or steps such "
             f"as */5, got: {text!r}."
         )
-    step = read_step(found["step"], field, expression) if found["step"] else 1
     end = 6 if field.last == 7 else field.last
+    step = read_step(found["step"], end, field, expression) if found["step"] else 1
     if found["low"] == "*":
         return range(field.first, end + 1, step)
     low = read_number(found["low"], field, expression)
@@ -158,10 +158,14 @@ def read_number(text: str, field: Field, expression: str) -> int:
     return int(text)
 
 
-def read_step(text: str, field: Field, expression: str) -> int:
-    """Return a step, 1 or more."""
-    if not text.isdigit() or int(text) < 1:
-        raise CronError(f"{expression!r}: expected the {field.name}'s step to be 1 or more, got: {text!r}.")
+def read_step(text: str, end: int, field: Field, expression: str) -> int:
+    """Return a step, no longer than the field: each hour starts anew, so ``*/90`` would mean every hour."""
+    longest = end - field.first + 1
+    if not text.isdigit() or not 1 <= int(text) <= longest:
+        raise CronError(
+            f"{expression!r}: expected the {field.name}'s step to be between 1 and {longest}, got: {text!r}. "
+            "For other intervals, write every=… instead of cron=…."
+        )
     return int(text)
 
 

@@ -16,6 +16,7 @@ from django_ayework.rules.schedules import next_after, parse_cron
 @pytest.mark.parametrize(("expression", "fields"), [
     ("* * * * *", "* * * * *"), (" */20  0 1 1 0 ", "0,20,40 0 1 1 0"),
     ("1,2,30-40/5,2 * * * *", "1,2,30,35,40 * * * *"), ("10/20 17-17 * * *", "10,30,50 17 * * *"),
+    ("*/60 */24 */31 */12 *", "0 0 1 1 *"),
     ("0 0 1 JAN,jul-Sep Mon", "0 0 1 1,7,8,9 1"), ("0 0 * * 7", "0 0 * * 0"), ("0 0 * * 7,0", "0 0 * * 0"),
     ("0 0 * * 5-7", "0 0 * * 0,5,6"), ("0 0 * * 1-7/2", "0 0 * * 0,1,3,5"), ("0 0 * * 2/2", "0 0 * * 2,4,6"),
     ("@daily", "0 0 * * *"), ("@Hourly", "0 * * * *"), ("@annually", "0 0 1 1 *"),
@@ -37,8 +38,11 @@ def test_an_expression_is_read_as_five_fields(expression, fields):
     ("* * * febr *", "Did you mean 'feb'"),
     ("5-3 * * * *", "ranges from low to high, got: '5-3'; write 5-59,0-3"),
     ("* * * * fri-mon", "ranges from low to high"),
-    ("*/0 * * * *", "minute's step to be 1 or more, got: '0'"),
-    ("*/x * * * *", "step to be 1 or more, got: 'x'"),
+    ("*/0 * * * *", "minute's step to be between 1 and 60, got: '0'. For other intervals, write every="),
+    ("*/x * * * *", "step to be between 1 and 60, got: 'x'"), ("*/90 * * * *", "got: '90'"),
+    ("* 8/25 * * *", "hour's step to be between 1 and 24"), ("* * */32 * */7", "between 1 and 31, got: '32'"),
+    ("* * * * */8", "between 1 and 7, got: '8'"),
+    (f"{'9' * 5000} * * * *", r"expected the minute to be \*, numbers"),
     ("*-5 * * * *", r"expected the minute to be \*, numbers, ranges"),
     ("* * L * *", "between 1 and 31, got: 'L'"), ("* * * * 5#2", "got: '5#2'"), ("1,,2 * * * *", "got: ''"),
     *((f"{minute} * * * *", f"got: '{minute}'") for minute in ("-1", "1.5", "٣", "H")),
@@ -143,7 +147,7 @@ def expressions(draw) -> str:
     parts = []
     for low, high in ((0, 59), (0, 23), (1, 28), (1, 12), (0, 7)):
         first = draw(st.integers(low, high))
-        span, step = f"{first}-{draw(st.integers(first, high))}", draw(st.integers(1, 12))
+        span, step = f"{first}-{draw(st.integers(first, high))}", draw(st.integers(1, min(high, 12)))
         parts.append(draw(st.sampled_from(["*", f"{first}", span, f"*/{step}", f"{span}/{step}"])))
     return " ".join(parts)
 
