@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import TextIOWrapper
 from typing import Any, ClassVar, Final
 
 from django.core.checks import ERROR, run_checks
@@ -72,6 +73,8 @@ class AyeworkCommand(BaseCommand):
         if self.is_whole_process and None in (sys.stdin, sys.stdout, sys.stderr):
             open_missing_streams()
             self.stdout, self.stderr = OutputWrapper(sys.stdout), OutputWrapper(sys.stderr)
+        if self.is_whole_process and isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # letters that it does not have, as stderr does
         try:
             refuse_undecodable(options)
             return self.run(*args, **options)

@@ -40,7 +40,9 @@ LOST = 70
 #: Seconds within which signals count as one. A service manager sends SIGTERM to a group, and a supervisor or
 #: a shell in that group passes its own on.
 TOGETHER = 0.2
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+#: The signals that ask for an end. Windows has neither SIGHUP nor a mask that holds signals back.
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name))
+HAS_MASK = hasattr(signal, "pthread_sigmask")
 
 
 #: Seconds after which Python asks the running thread to let another one run, by default and in a worker.
@@ -200,19 +202,21 @@ def handle_signals(handler: Callable[[int, FrameType | None], None]) -> None:
     A process that ``nohup`` has started ignores SIGHUP, and goes on to do so.
     """
     for number in SIGNALS:
-        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+        if number in (signal.SIGTERM, signal.SIGINT) or signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, handler)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    if HAS_MASK:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
 @contextmanager
 def signals_held_back() -> Generator[None]:
     """Hold back signals that ask for an end until a handler is installed, which lets them through."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS) if HAS_MASK else None
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if before is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def serve(worker: Worker, second_ends: Callable[[], bool] = lambda: True) -> int:

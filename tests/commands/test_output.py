@@ -1,4 +1,4 @@
-"""Commands whose output is not read on, that are interrupted, or whose arguments are no text."""
+"""Commands whose output is not read on or lacks letters, that are interrupted, or given what is no text."""
 
 import os
 import signal
@@ -58,6 +58,18 @@ def test_a_command_ends_as_usual_without_standard_streams(process_env, command):
     close = partial(os.closerange, 0, 3)
     ended = subprocess.run(arguments, env=process_env, cwd=ROOT, timeout=PATIENCE, preexec_fn=close)
     assert ended.returncode == 0
+
+
+@pytest.mark.parametrize("command", ["pause --queue Büro", "worker --burst --queues Büro"])
+def test_letters_that_the_output_does_not_have_are_escaped(process_env, command):
+    """As on Windows, where output to a file has the letters of one language."""
+    arguments = [sys.executable, "-m", "django", *f"ayework_{command}".split()]
+    env = process_env | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "1"}
+    ended = subprocess.run(
+        arguments, env=env, cwd=ROOT, capture_output=True, encoding="ascii", timeout=PATIENCE
+    )
+    assert (ended.returncode, "Traceback" in ended.stderr) == (0, False), ended.stderr
+    assert "B\\xfcro" in ended.stdout
 
 
 @pytest.mark.parametrize(("is_whole_process", "raised"), [(True, SystemExit), (False, KeyboardInterrupt)])

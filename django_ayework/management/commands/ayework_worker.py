@@ -275,6 +275,12 @@ def worker_options(given: Mapping[str, Any]) -> WorkerOptions:
         raise refused(
             "number", f"expected --processes to be at most {MOST_PROCESSES}, got: {given['processes']}."
         )
+    if given["processes"] > 1 and not hasattr(os, "posix_spawn"):
+        raise refused(
+            "one-process",
+            "expected --processes to be 1 on this system, which has no fork, "
+            f"got: {given['processes']}; start more workers instead.",
+        )
     for server in ("health", "metrics"):
         if given[f"{server}_host"] is not None and given[f"{server}_port"] is None:
             raise refused(
