@@ -140,7 +140,7 @@ class BulkActionAdmin(ButtonsAdmin, LiveAdmin):
                         parameters=given.cleaned_data if given else {},
                         per_minute=form.cleaned_data["per_minute"],
                         until=moment_of(form.cleaned_data["until"]),
-                        by=request.user.get_username(),
+                        by=str(request.user.get_username()),
                     )
                     self.log_new(request, row)
                 messages.success(request, _("Workers begin to act on these works now."))

@@ -223,7 +223,7 @@ class EditingAdmin(ButtonsAdmin):
             return None
         user: Any = request.user
         try:
-            handle = retry_edited(work.id, form.input, state_token(work), user.get_username())
+            handle = retry_edited(work.id, form.input, state_token(work), str(user.get_username()))
         except AyeworkError as refused:
             messages.error(request, str(refused))
             return None

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 import pytest
+from django.contrib.auth import get_user_model
 
 from django_ayework import Context, Retry, cancel, delete_chains, dependency, enqueue, get_handle, retry, work
 from django_ayework.flow.maintenance import prune
@@ -106,7 +107,9 @@ def input_of(handle):
 
 
 @each_database
-def test_a_bad_argument_is_corrected_and_the_work_runs_with_the_new_one(operator):
+@pytest.mark.parametrize("username", ["operator", 4155550100], ids=["a text", "a number"])
+def test_a_bad_argument_is_corrected_and_the_work_runs_with_the_new_one(operator, monkeypatch, username):
+    monkeypatch.setattr(get_user_model(), "get_username", lambda self: username)
     handle = dead(order(number=-7, name="tea"))
     assert edit_url(handle.id) in operator.get(address("work_change", handle.id)).content.decode()
     data = form_of(operator, handle.id)
@@ -119,7 +122,7 @@ def test_a_bad_argument_is_corrected_and_the_work_runs_with_the_new_one(operator
     assert handle.result() == [7, "tea"]
     revision = InputRevision.objects.get()
     assert (revision.work_id, json.loads(revision.input)) == (handle.id, {"number": -7, "name": "tea"})
-    assert revision.replaced_by == "operator"
+    assert revision.replaced_by == str(username)
     assert logged() == ["Retried with another input. It was dead. number: -7 → 7"]
 
 
