@@ -38,7 +38,6 @@ from django_ayework.define.types import registry
 from django_ayework.documentation import documented, logged
 from django_ayework.errors import InvalidWorkId, WorkCancelled, WorkFailed, ends_process
 from django_ayework.flow.enqueue import insert
-from django_ayework.flow.identity import require_identity_fits
 from django_ayework.flow.new_works import build_new_works
 from django_ayework.flow.payloads import codec_of, decode_input
 from django_ayework.flow.states import state_of
@@ -78,7 +77,6 @@ def enqueue(task: AnyTask, args: Any, kwargs: Any, alias: str, retry: Retry) -> 
     )
     request = registry.get(name_of(task.func)).request(asdict(call))
     [new_work] = build_new_works([request], given=queue_options(task, call, moment, retry))
-    require_identity_fits(new_work, on_commit=False)
     [handle] = insert([new_work], together=False, own_id=None)
     if handle.deduplicated:
         return get_result(handle.id)
@@ -328,8 +326,7 @@ def result_of(state: WorkState, call: Call, task: AnyTask, attempts: Sequence[At
         errors=[*errors_of(state, counted)],
         worker_ids=workers,
     )
-    if state.status is Status.SUCCESS:
-        object.__setattr__(result, "_return_value", state.result)
+    object.__setattr__(result, "_return_value", state.result)
     return result
 
 
