@@ -109,8 +109,11 @@ class StoreConformance:
 
     def test_incrementing_counts_from_nothing(self) -> None:
         store, key = self.make_store(), new_key()
-        assert [store.increment(key), store.increment(key, 10), store.increment(key, -12)] == [1, 11, -1]
-        assert store.get(key) == "-1"
+        assert store.increment(key) == 1
+        assert store.swap(key, "1", "11") is True
+        assert store.increment(key, -12) == -1
+        assert store.swap(key, "-1", "10") is True
+        assert store.increment(key, 10) == 20
 
     def test_incrementing_goes_on_from_a_number_that_was_set(self) -> None:
         store, key = self.make_store(), new_key()
