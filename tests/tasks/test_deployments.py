@@ -53,6 +53,11 @@ def test_a_parameter_that_is_new_renamed_or_gone_is_found_in_the_calls_of_a_task
         ("missing_argument", "number", 1),
         *(("unexpected_argument", name, 1) for name in ("order", "note", "no. 2")),
     }
+    release(lambda order, /, *, note="": None)
+    assert misfits() == {
+        ("missing_argument", "order", 1),
+        *(("unexpected_argument", name, 1) for name in ("order", "no. 2")),
+    }
     release(lambda *numbers, **more: None)
     assert misfits() == set()
 

@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from django_ayework import Retry, WorkFailed, cancel, complete, enqueue, registry, retry
+from django_ayework import Retry, WorkCancelled, WorkFailed, cancel, complete, enqueue, registry, retry
 from django_ayework.contrib.tasks import AyeworkBackend
 from django_ayework.flow.maintenance import prune
 from django_ayework.models import Work
@@ -118,8 +118,14 @@ def test_6_run_after_may_be_a_duration_however_long_that_counts_from_enqueueing(
 @each_database
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"priority": 7}, {"queue_name": "mail"}, {"run_after": timezone.now() + timedelta(1)}],
-    ids=["plain", "priority", "queue", "run_after"],
+    [
+        {},
+        {"priority": 7},
+        {"queue_name": "mail"},
+        {"run_after": timezone.now() + timedelta(1)},
+        {"backend": "plain"},
+    ],
+    ids=["plain", "priority", "queue", "run_after", "backend"],
 )
 def test_7_8_23_enqueue_returns_what_get_result_gives_and_its_id_is_a_short_text(changes):
     task = kit.add.using(**changes)
@@ -129,7 +135,7 @@ def test_7_8_23_enqueue_returns_what_get_result_gives_and_its_id_is_a_short_text
     assert result == again
     assert (result.status, result.args, result.kwargs, result.attempts) == ("READY", [1], {}, 0)
     assert result.started_at is result.last_attempted_at is result.finished_at is None
-    assert (result.errors, result.worker_ids, result.backend) == ([], [], "default")
+    assert (result.errors, result.worker_ids, result.backend) == ([], [], changes.get("backend", "default"))
     assert result.enqueued_at is not None
     assert isinstance(result.id, str) and len(result.id) < 64 and result.id != task.enqueue(1).id
     assert Work.objects.get(id=result.id).queue == changes.get("queue_name", "default")
@@ -244,7 +250,7 @@ def test_14_17_22_a_task_between_attempts_is_ready_again_and_each_attempt_leaves
     assert result.finished_at is None
     assert finished(result).status == "SUCCESSFUL"
     moments = [result.enqueued_at, result.started_at, result.last_attempted_at, result.finished_at]
-    assert moments == sorted(moments)
+    assert moments == sorted(moments) and result.started_at != result.last_attempted_at
     assert [error.exception_class for error in result.errors] == [LookupError, LookupError]
     assert ["try 1" in result.errors[0].traceback, "try 2" in result.errors[1].traceback] == [True, True]
     assert (result.worker_ids, result.attempts, result.return_value) == (["drain"] * 3, 3, 3)
@@ -261,6 +267,7 @@ def test_14_22_a_cancelled_task_has_failed_with_an_error_and_sends_its_end(sent)
     assert [each.exception_class.__name__ for each in result.errors] == ["WorkCancelled"]
     drain()
     assert (names(sent)[1:], statuses(sent)[1:]) == (["task_finished"], ["FAILED"])
+    assert isinstance(sent[-1][1]["error"], WorkCancelled)
 
 
 @pytest.mark.parametrize(
@@ -305,6 +312,16 @@ def test_22_signals_of_an_attempt_that_is_not_kept_in_memory_have_the_stored_res
     assert sent[-1][1]["result"] == result
     assert [error.exception_class for error in result.errors] == [ValueError] * (status == "FAILED")
     assert isinstance(sent[-1][1].get("error"), WorkFailed) is (status == "FAILED")
+
+
+def test_22_a_task_sends_its_end_if_a_middleware_raises_before_its_function(sent, settings):
+    def middleware(ctx, call_next):
+        raise ValueError("no entry")
+
+    settings.AYEWORK = {"MIDDLEWARE": [middleware]}
+    result = finished(kit.add.enqueue(1))
+    assert names(sent)[1:] == ["task_finished"]
+    assert sent[-1][1]["result"] == result
 
 
 @each_database
