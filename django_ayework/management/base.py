@@ -9,7 +9,7 @@ import re
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from typing import Any, ClassVar, Final
 
@@ -27,7 +27,7 @@ from django_ayework.flow.startup_checks import text_of_trouble
 from django_ayework.rules.codec.text import has_surrogates
 from django_ayework.rules.diagnosis import Diagnosis, judged
 from django_ayework.rules.formatting import counted
-from django_ayework.store.database import alias
+from django_ayework.store.database import alias, dialect
 
 #: An option in the help of a command, or in a message of argparse; without its dashes, which are all alike.
 OPTION: Final = re.compile(r"--([a-z][\w-]*)")
@@ -83,8 +83,9 @@ class AyeworkCommand(BaseCommand):
                 error.args = (text_with_notes(error),)
             raise
         except KeyboardInterrupt:
-            if self.is_whole_process:
-                sys.exit(128 + signal.SIGINT)
+            if self.is_whole_process:  # a shell ends its own loop only if the signal has ended the command
+                signal.signal(signal.SIGINT, signal.SIG_DFL)
+                signal.raise_signal(signal.SIGINT)
             raise
 
     @property
@@ -123,6 +124,20 @@ class DatabaseCommand(AyeworkCommand):
 
 class JSONCommand(DatabaseCommand):
     """A command that also answers in JSON."""
+
+    def run(self, *args: Any, **options: Any) -> Any:
+        """Run the command. Ctrl-C ends it at once where a driver that waits for a lock would not note it.
+
+        The driver of PostgreSQL cancels its statement, whose locks are free then.
+        """
+        before = signal.getsignal(signal.SIGINT)
+        if before is not signal.default_int_handler or not self.is_whole_process or is_on_postgresql():
+            return super().run(*args, **options)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        try:
+            return super().run(*args, **options)
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add ``--json``."""
@@ -180,6 +195,13 @@ class WorksCommand(JSONCommand):
         if not (options["ids"] or options["group"] or matching):
             ways = f"{', '.join(['ids, or --group', *flags[:-1]])} or {flags[-1]}"
             raise refused("choice", f"expected {ways} to say which {self.expected}.")
+
+
+def is_on_postgresql() -> bool:
+    """Tell whether the queue is on PostgreSQL; not if the settings cannot be used, which the command says."""
+    with suppress(Exception):
+        return dialect().vendor == "postgresql"
+    return False
 
 
 def open_missing_streams() -> None:

@@ -9,9 +9,15 @@ from functools import partial
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from django.db import transaction
 
+from django_ayework import enqueue
 from django_ayework.management.commands import ayework_prune
-from tests.processes import PATIENCE, ROOT, unread_pipe
+from django_ayework.models import Work
+from tests.app.works import add
+from tests.marks import on_servers
+from tests.processes import PATIENCE, ROOT, eventually, unread_pipe
+from tests.races.holding import somebody_waits
 
 pytestmark = pytest.mark.vendors("sqlite")
 #: Runs each command in a process of its own that ends as usual, and tells the exit statuses.
@@ -26,6 +32,20 @@ for command in sys.argv[1:]:
         execute_from_command_line(["manage.py", *f"ayework_{command}".split()])
         sys.exit()
     print(command, os.waitstatus_to_exitcode(os.wait()[1]), sep=": ", file=sys.stderr)
+"""
+
+
+#: Runs a command that is interrupted once its own code runs.
+INTERRUPTED = """
+import signal
+import django
+from django.core.management import execute_from_command_line
+
+django.setup()
+from django_ayework.management.commands import {command}
+
+{function} = lambda *arguments: signal.raise_signal(signal.SIGINT)
+execute_from_command_line(["manage.py", "{command}"])
 """
 
 
@@ -72,15 +92,39 @@ def test_letters_that_the_output_does_not_have_are_escaped(process_env, command)
     assert "B\\xfcro" in ended.stdout
 
 
-@pytest.mark.parametrize(("is_whole_process", "raised"), [(True, SystemExit), (False, KeyboardInterrupt)])
-def test_ctrl_c_ends_a_command_without_a_traceback(monkeypatch, db, is_whole_process, raised):
-    """A call by other code raises what Python does."""
+@pytest.mark.parametrize("function", ["prune.prune", "typing.module_text"])
+def test_ctrl_c_ends_a_command_as_a_signal_does_and_without_a_traceback(process_env, function):
+    """A loop of a shell goes on after a command that ends by itself, whatever its status is."""
+    command = function.split(".")[0]
+    script = INTERRUPTED.format(command=f"ayework_{command}", function=f"ayework_{function}")
+    arguments = [sys.executable, "-c", script]
+    ended = subprocess.run(
+        arguments, env=process_env, cwd=ROOT, stderr=subprocess.PIPE, text=True, timeout=PATIENCE
+    )
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")
+
+
+def test_ctrl_c_during_a_call_by_other_code_raises_what_python_does(monkeypatch, db):
     monkeypatch.setattr(ayework_prune, "prune", lambda batch: signal.raise_signal(signal.SIGINT))
-    command = ayework_prune.Command()
-    command._called_from_command_line = is_whole_process
-    with pytest.raises(raised) as end:
-        call_command(command)
-    assert end.value.args == ((130,) if is_whole_process else ())
+    with pytest.raises(KeyboardInterrupt):
+        call_command("ayework_prune")
+
+
+@on_servers
+def test_ctrl_c_ends_a_command_that_waits_for_a_lock(process_env):
+    """The driver of MariaDB waits until it has an answer, and Python calls no handler meanwhile."""
+    work = enqueue(add(a=1, b=1))
+    command = [sys.executable, "-m", "django", "ayework_cancel", work.id]
+    with transaction.atomic():
+        Work.objects.select_for_update().get(id=work.id)
+        with subprocess.Popen(command, env=process_env, cwd=ROOT) as process:
+            try:
+                eventually(somebody_waits)
+                process.send_signal(signal.SIGINT)
+                assert process.wait(PATIENCE) == -signal.SIGINT
+            finally:
+                process.kill()
+    assert Work.objects.get().status == "pending"
 
 
 @pytest.mark.parametrize(
