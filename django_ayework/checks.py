@@ -11,7 +11,7 @@ from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from django.apps import AppConfig
 from django.conf import settings as django_settings
@@ -299,7 +299,7 @@ def changes_clocks(zone: tzinfo | None) -> bool:
 def check_database(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> Iterator[CheckMessage]:
-    """E006: too old. E007: isolation. W001, W002, W012: settings of SQLite. W011: character set."""
+    """E006: too old. E007: isolation. W001, W002, W012, W013: SQLite. W011: character set."""
     settings = usable_settings()
     if settings is None or settings.database not in {*(databases or ())}.intersection(connections.settings):
         return
@@ -359,4 +359,12 @@ def check_sqlite(connection: Any) -> Iterator[CheckMessage]:
             "so handlers and workers will meet 'database is locked'.",
             hint='Set DATABASES[...]["OPTIONS"]["timeout"] = 20, in seconds.',
             id="ayework.W012",
+        )
+    _, _, parameters = str(connection.settings_dict.get("NAME", "")).partition("?")
+    if "shared" in parse_qs(parameters).get("cache", []) and not connection.is_in_memory_db():
+        yield Warning(
+            "Threads share a cache of SQLite, which waits for no lock, "
+            "so handlers and workers will meet 'database table is locked'.",
+            hint='Remove cache=shared from DATABASES[...]["NAME"].',
+            id="ayework.W013",
         )

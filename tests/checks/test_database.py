@@ -1,5 +1,6 @@
 """System checks of the queue's database."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,11 +14,13 @@ from django_ayework.flow import startup_checks
 class Sqlite:
     vendor = "sqlite"
 
-    def __init__(self, journal_mode="wal", version=(3, 33, 0), in_memory=False, busy=5000, **options):
+    def __init__(
+        self, journal_mode="wal", version=(3, 33, 0), in_memory=False, busy=5000, name="db", **options
+    ):
         self.is_in_memory_db = lambda: in_memory
         self.pragmas = {"journal_mode": journal_mode, "busy_timeout": busy}
         self.Database = SimpleNamespace(sqlite_version_info=version, sqlite_version="3.x")
-        self.settings_dict = {"OPTIONS": options}
+        self.settings_dict = {"NAME": name, "OPTIONS": options}
 
     def cursor(self):
         return self
@@ -95,6 +98,18 @@ def test_sqlite_in_memory_has_no_write_ahead_log(found):
 @pytest.mark.parametrize(("busy", "ids"), [(0, ["W012"]), (4999, ["W012"]), (5000, []), (20000, [])])
 def test_sqlite_waits_for_its_write_lock(found, busy, ids):
     assert found(Sqlite(busy=busy, transaction_mode="IMMEDIATE")) == ids
+
+
+@pytest.mark.parametrize(("name", "in_memory", "ids"), [
+    ("file:/srv/db.sqlite3?cache=shared", False, ["W013"]),
+    ("file:/srv/db.sqlite3?mode=rwc&cache=shared", False, ["W013"]),
+    ("file:/srv/db.sqlite3?cache=private", False, []),
+    (Path("/srv/cache=shared"), False, []),
+    ("file:memorydb_default?mode=memory&cache=shared", True, []),
+])  # fmt: skip
+def test_sqlite_shares_no_cache_of_a_file(found, name, in_memory, ids):
+    sqlite = Sqlite(name=name, in_memory=in_memory, transaction_mode="IMMEDIATE")
+    assert found(sqlite) == ids
 
 
 @pytest.mark.parametrize(("version", "ids"), [((3, 32, 3), ["E006"]), ((3, 33, 0), [])])
