@@ -142,6 +142,10 @@ class MetricsExporter(Protocol):
         """
         ...
 
+    def forget(self, process: int) -> None:
+        """Remove what a process that has ended shows as long as it lives."""
+        ...
+
 
 class Providers:
     """What an installed app gives to workers, connected at start-up: nothing here imports the app."""

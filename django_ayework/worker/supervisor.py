@@ -32,6 +32,7 @@ from django_ayework.rules.health import (
 from django_ayework.store.connections import close_all_connections
 from django_ayework.worker import bounds
 from django_ayework.worker.health import HealthReport, HealthServer
+from django_ayework.worker.http import providers
 from django_ayework.worker.process import (
     REFUSED,
     SUPERVISED,
@@ -427,6 +428,8 @@ class Supervisor:
         """Note which children have ended; one that refuses to work on the database stops all of them."""
         for slot in self.slots:
             for child in [child for child in slot.children if child.has_ended()]:
+                if providers.exporter is not None:
+                    providers.exporter.forget(child.pid)
                 if self._stop_by is None and child.exit_code != REFUSED:
                     slot.note_end(child)
                     continue

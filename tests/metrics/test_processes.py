@@ -67,6 +67,23 @@ def test_a_supervisor_serves_the_sum_of_its_processes_those_that_have_ended_incl
 
 
 @pytest.mark.vendors("sqlite")
+def test_a_process_that_has_ended_shows_no_live_gauge_in_a_folder_of_the_project(env, tmp_path):
+    with supervisor(env | {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}) as process:
+        old, other = children()
+        ended, counted, living = (
+            tmp_path / name
+            for name in (f"gauge_livesum_{old}.db", f"gauge_max_{old}.db", f"gauge_livesum_{other}.db")
+        )
+        for path in (ended, counted, living):
+            path.touch()
+        os.kill(old, signal.SIGKILL)
+        eventually(lambda: not ended.exists())
+        assert counted.exists()
+        assert living.exists()
+        stopped(process)
+
+
+@pytest.mark.vendors("sqlite")
 def test_a_process_that_is_spawned_serves_metrics_at_the_port_that_was_printed(env):
     with supervisor(env | {"TEST_THREAD": "1"}, "--metrics-port", "0") as process:
         url = address(process)

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
@@ -71,6 +71,16 @@ class Exporter:
             finally:
                 self._own_folder = ""
                 del os.environ[FOLDER]
+
+    def forget(self, process: int) -> None:
+        """Remove the live gauges of a process that has ended, as ``mark_process_dead`` does.
+
+        The supervisor calls this, and does not import ``prometheus_client``.
+        """
+        if FOLDER in os.environ:
+            with suppress(OSError):
+                for path in Path(os.environ[FOLDER]).glob(f"gauge_live*_{process}.db"):
+                    path.unlink(missing_ok=True)
 
 
 def made_folder() -> tempfile.TemporaryDirectory[str]:
