@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -30,6 +29,7 @@ from django_ayework.fragments import SCRIPT
 from django_ayework.models import BulkAction, Work
 from django_ayework.rules.formatting import duration
 from django_ayework.store.database import atomic, clock
+from django_ayework.store.selection import require_known
 
 MOST_PER_MINUTE = 1_000_000
 #: The statuses of bulk actions that can go on.
@@ -180,8 +180,7 @@ class BulkActionAdmin(ButtonsAdmin, LiveAdmin):
 
     def log_new(self, request: HttpRequest, row: BulkAction) -> None:
         """Write a new bulk action into the log."""
-        filters = filter_in_words(bulk_actions.filter_of(row), error=bulk_actions.error_of(row))
-        words = "; ".join(f"{label}: {value}" for label, value in filters)
+        words = "; ".join(f"{label}: {value}" for label, value in words_of(row))
         pace = "" if row.per_minute is None else _(" %(count)d per minute.") % {"count": row.per_minute}
         self.log_addition(request, row, f"{title_of(row)}. {words}.{pace}")
 
@@ -198,7 +197,7 @@ class BulkActionAdmin(ButtonsAdmin, LiveAdmin):
             "title": title_of(obj),
             "subtitle": None,
             **self.live_context(request, obj),
-            "words": filter_in_words(bulk_actions.filter_of(obj), links, bulk_actions.error_of(obj)),
+            "words": words_of(obj, links),
             "live_url": self.address("live", obj.pk),
             **{f"{button.name}_url": button.url for button in self.shown_buttons(request, obj)},
             "history_url": links.address(BulkAction, "history", obj.pk),
@@ -236,6 +235,16 @@ def accepts(action: ObjectAction, filter: Mapping[str, Any]) -> bool:
     return "status" not in filter or filter["status"] in action.statuses
 
 
+def words_of(row: BulkAction, links: Links | None = None) -> list[tuple[str, str]]:
+    """Return the filter of a bulk action in words; as it is stored if it cannot be read."""
+    try:
+        filter, error = bulk_actions.filter_of(row), bulk_actions.error_of(row)
+        require_known(filter)
+    except (AttributeError, ValueError):  # the former for what is no object
+        return [(_("filter"), pages.printable(row.filter))]
+    return filter_in_words(filter, links, error)
+
+
 def moment_of(text: str) -> Any:
     """Return the moment of a hidden field; None for anything else."""
     try:
@@ -257,7 +266,7 @@ ANNOUNCED = 10
 
 def progress_of(row: BulkAction, links: Links) -> dict[str, Any]:
     """Return how far a bulk action is, in texts; ``announced`` changes rarely enough to be read out."""
-    kept = [(str(id), pages.printable(str(sentence))) for id, sentence in json.loads(row.report)]
+    kept = [(pages.printable(id), pages.printable(text)) for id, text in bulk_actions.report_of(row)]
     refusals = [(links.work(id), sentence) for id, sentence in kept if id]
     return {
         "badge": standing(row),

@@ -223,7 +223,7 @@ def value_in_words(name: str, filter: Mapping[str, Any], links: Links | None, er
         return str(CHOICES[name].get(value, value))
     if name == "ids":
         more = len(value) - IDS_NAMED
-        named = ", ".join(value[:IDS_NAMED])
+        named = ", ".join(map(str, value[:IDS_NAMED]))
         return named if more <= 0 else _("%(ids)s and %(count)d more") % {"ids": named, "count": more}
     if name == "cause":
         return pages.printable(error or bulk_actions.error_of_cause(filter)) or str(value)

@@ -217,6 +217,17 @@ def error_of(row: BulkAction) -> str:
     return str(json.loads(row.parameters).get(ERROR, ""))
 
 
+def report_of(row: BulkAction) -> list[tuple[str, str]]:
+    """Return the refusals that were kept, each an id and a sentence, and errors, which have no id.
+
+    A report that cannot be read is an error.
+    """
+    try:
+        return [(str(id), str(sentence)) for id, sentence in json.loads(row.report)]
+    except (TypeError, ValueError):
+        return [("", row.report)]
+
+
 def error_of_cause(filter: Mapping[str, Any]) -> str:
     """Return the error that the dead works of the cause in a filter share; "" if it is not known."""
     if not {"type", "reason", "cause"} <= filter.keys():
@@ -361,7 +372,7 @@ def advance(row: BulkAction, place: Place, page: Page, done: ActReport, now: dat
     """Write what became of a page, as many refusals as there is room for, and when the next one is due."""
     row.done += len(done.done) + len(done.revived)
     row.refused += len(done.refused)
-    kept = [*json.loads(row.report), *([id, error_line(text)] for id, text in done.refused.items())]
+    kept = [*report_of(row), *((id, error_line(text)) for id, text in done.refused.items())]
     row.report = json.dumps(kept[:KEPT])
     following = place._replace(after=page.next) if page.next else Place(number=place.number + 1)
     if following.number == len(passes_of(row)):
@@ -388,7 +399,7 @@ def fail(id: str, error: Exception) -> None:
     report(error, "queue", f"the bulk action {id} failed")
     row = lock_running_action(id)
     if row is not None:
-        kept = [["", error_line(error_text(error))], *json.loads(row.report)]
+        kept = [("", error_line(error_text(error))), *report_of(row)]
         change_action(
             id,
             ["running"],

@@ -9,6 +9,7 @@ from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth import get_user_model
 from django.urls import reverse
+from django.utils.html import escape
 
 from django_ayework import enqueue, start_bulk_action, work
 from django_ayework.admin.dead_letters import DeadLetterAdmin
@@ -346,6 +347,20 @@ def test_totals_that_are_not_known_and_acts_of_another_version_are_shown(page):
         BulkAction.objects.update(**columns)
         assert title in page(PAGE, row.pk)
         assert title in page("bulkaction_changelist")
+
+
+@pytest.mark.parametrize("text", ["no JSON", "[7]", '{"status": ["dead"]}', "7"])
+@pytest.mark.parametrize("column", ["filter", "report"])
+def test_a_stored_value_that_cannot_be_read_is_shown_as_it_is(page, column, text):
+    row = retry_all()
+    BulkAction.objects.update(**{column: text})
+    assert escape(text) in page(PAGE, row.pk)
+    run_bulk_actions()
+    assert_shows(page(PAGE, row.pk), escape(text), "failed" if column == "filter" else "data-live-done")
+
+
+def test_ids_that_code_gives_as_numbers_are_shown(page):
+    assert "1, 2" in page(PAGE, start_bulk_action("retry", {"ids": [1, 2]}).pk)
 
 
 @pytest.mark.parametrize(
