@@ -11,12 +11,12 @@ from datetime import datetime
 from typing import Any
 
 from django import forms
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext_lazy
 
 from django_ayework.admin import pages
 from django_ayework.admin.buttons import Button
-from django_ayework.define.options import MAX_INTEGER, MAX_NAME_LENGTH
+from django_ayework.define.options import MAX_INTEGER, MAX_NAME_LENGTH, check_queue
+from django_ayework.errors import InvalidOption
 from django_ayework.flow import acts
 from django_ayework.flow.acts import ActReport
 from django_ayework.models import Work
@@ -87,9 +87,10 @@ class QueueForm(ParametersForm):
 
     def clean_queue(self) -> str:
         """Return the name, if a queue can have it."""
-        queue: str = self.cleaned_data["queue"]
-        if not queue.isprintable():
-            raise forms.ValidationError(_("expected printable characters, got: %r.") % queue)
+        try:
+            queue: str = check_queue(self.cleaned_data["queue"], "queue")
+        except InvalidOption as refusal:
+            raise forms.ValidationError(str(refusal)) from None
         return queue
 
 

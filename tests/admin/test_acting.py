@@ -336,6 +336,14 @@ def test_a_scheduled_work_runs_now_and_another_moves_to_another_queue(operator):
     assert work.result() == 3
 
 
+@pytest.mark.parametrize("queue", ["mail,slow", "-mail", "a\u2028b"])
+def test_a_name_that_no_queue_can_have_is_refused_in_the_form(operator, queue):
+    work = enqueue(add(a=1, b=2))
+    asked = answer(operator, "change_queue", work.id, **{"with-queue": queue})
+    assert "expected queue to be a text without commas" in asked.context["form"].errors["queue"][0]
+    assert Work.objects.get(id=work.id).queue == "default"
+
+
 @each_database
 def test_a_work_is_completed_with_a_result_in_json(operator):
     work = enqueue(add(a=1, b=2), delay=3600)
