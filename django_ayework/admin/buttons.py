@@ -8,8 +8,11 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
+from django.core.exceptions import ValidationError
 from django.db import Error
+from django.db.models import Model
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.urls import URLPattern
 from django.utils.text import capfirst
@@ -115,6 +118,14 @@ class LoggedButtonsAdmin(ButtonsAdmin):
 
     buttons: ClassVar[Sequence[LoggedButton]] = ()
 
+    def response_action(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse | None:
+        """Act on the ticked rows; ids that no row can have are as good as not ticked."""
+        posted: Any = request.POST.copy()
+        ticked = [id for id in posted.getlist(ACTION_CHECKBOX_NAME) if can_be_key(self.model, id)]
+        posted.setlist(ACTION_CHECKBOX_NAME, ticked)
+        request.POST = posted
+        return super().response_action(request, *args, **kwargs)
+
     def has_command_permission(self, request: HttpRequest) -> bool:
         """Tell whether the user may press the buttons."""
         return self.is_allowed(request, "change")
@@ -174,8 +185,17 @@ class LoggedButtonsAdmin(ButtonsAdmin):
         return is_done
 
 
+def can_be_key(model: type[Model], text: str) -> bool:
+    """Tell whether a row can have this key: where keys are numbers, others cannot be looked for."""
+    try:
+        model._meta.pk.clean(text, None)
+    except ValidationError:
+        return False
+    return True
+
+
 def show_idle(request: HttpRequest, obj: Any) -> None:
-    """Show that a row was as the command would leave it, or was gone."""
+    """Show that a row, or all ticked ones, was as the command would leave it, or was gone."""
     messages.warning(request, _("%(object)s: there was nothing to do.") % {"object": obj})
 
 

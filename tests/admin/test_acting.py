@@ -345,6 +345,14 @@ def test_a_name_that_no_queue_can_have_is_refused_in_the_form(operator, queue):
 
 
 @each_database
+@pytest.mark.parametrize("page", ["work_changelist", "storeentry_changelist", "schedule_changelist"])
+@pytest.mark.parametrize("id", ["a\0b", "seven", "9" * 30])
+def test_ticked_ids_that_no_row_can_have_are_left_out(operator, page, id):
+    act = {"work_changelist": "cancel", "storeentry_changelist": "delete"}.get(page, "pause")
+    assert select(operator, act, [id], page).status_code == 302
+
+
+@each_database
 def test_a_work_is_completed_with_a_result_in_json(operator):
     work = enqueue(add(a=1, b=2), delay=3600)
     after = enqueue(dependency(on=[work], queue=[add(a=5, b=5)]))
