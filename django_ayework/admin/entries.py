@@ -15,6 +15,7 @@ from django.utils.translation import gettext_lazy
 
 from django_ayework.admin import lists, pages
 from django_ayework.admin.action_execution import first_of
+from django_ayework.admin.buttons import show_idle
 from django_ayework.admin.pages import Fact, Page, Section
 from django_ayework.models import StoreEntry
 from django_ayework.rules.codec import RichJSON
@@ -130,7 +131,11 @@ class StoreEntryAdmin(lists.PageAdmin):
     def delete_selected(self, request: HttpRequest, chosen: QuerySet[StoreEntry]) -> HttpResponseBase | None:
         """Delete the first of the ticked entries, and log that, both or neither; ask first."""
         note = _("These are the first %(count)d of the selection; repeat the action for the others.")
-        found = chosen.filter(pk__in=[entry.pk for entry in first_of(chosen.only("key"), request, note)])
+        keys = [entry.pk for entry in first_of(chosen.only("key"), request, note)]
+        if not keys:  # others have deleted them
+            show_idle(request, self.opts.verbose_name_plural)
+            return None
+        found = chosen.filter(pk__in=keys)
         if "post" not in request.POST:
             return delete_selected(self, request, found)
         with atomic():

@@ -128,3 +128,10 @@ def test_entries_are_deleted_in_bounded_numbers_and_logged_once(operator, monkey
     assert "2 " in told(operator.post(address("storeentry_changelist"), answer))[-1]
     assert sorted(StoreEntry.objects.values_list("key", flat=True)) == keys[3:]
     assert sorted(LogEntry.objects.values_list("object_id", flat=True)) == keys[1:3]
+
+
+def test_ticked_entries_that_others_have_deleted_are_not_asked_about(operator):
+    data = {"action": "delete_selected", "_selected_action": ["gone"]}
+    for answer in ({}, {"post": "yes"}):
+        said = told(operator.post(address("storeentry_changelist"), data | answer))
+        assert said[-1].endswith("there was nothing to do.")
