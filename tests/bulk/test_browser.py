@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.db.models import F
 
-from django_ayework import Retry, enqueue_many, work
+from django_ayework import Retry, enqueue_many, start_bulk_action, work
 from django_ayework.models import BulkAction, Work
 from django_ayework.testing import drain, running_worker
 from tests.admin.kit import address
@@ -32,6 +32,17 @@ def acted(browser: Any) -> int:
 
 def click(browser: Any, text: str) -> None:
     browser.find_element("xpath", f"//*[self::a or self::button][normalize-space()='{text}']").click()
+
+
+def test_without_scripts_no_button_is_shown_that_only_a_script_obeys(browser, live_server):
+    row = start_bulk_action("retry", {"status": "dead"})
+    switch = "Emulation.setScriptExecutionDisabled"
+    browser.execute_cdp_cmd(switch, {"value": True})
+    try:
+        browser.get(live_server.url + address("bulkaction_change", row.pk))
+        assert not browser.find_element("css selector", "[data-live-pause]").is_displayed()
+    finally:
+        browser.execute_cdp_cmd(switch, {"value": False})
 
 
 def test_an_operator_retries_one_kind_slowly_watches_and_stops(
