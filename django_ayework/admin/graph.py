@@ -187,7 +187,7 @@ def chain_section(work: Any, links: Links) -> list[Section]:
         [_("step"), _("work"), _("type"), _("status"), _("waited"), _("ran")],
         [
             [
-                str(step.chain_index),
+                str(step.chain_index + 1),
                 links.work(step.id, pages.short(step.id)),
                 step.type,
                 lists.status(step.status),
@@ -248,8 +248,8 @@ def bar(step: WorkRow, now: datetime, place: Callable[[datetime], float]) -> dic
     return {
         "status": status,
         "shape": SHAPES[status],
-        "text": fitting(f"{step.chain_index}. {step.type}", FITS, keep_end=False),
-        "title": f"{step.chain_index}. {step.type}: {label}, {spans(step, now)}",
+        "text": fitting(f"{step.chain_index + 1}. {step.type}", FITS, keep_end=False),
+        "title": f"{step.chain_index + 1}. {step.type}: {label}, {spans(step, now)}",
         "waited_from": waited_from,
         "waited": max(ran_from - waited_from, 0.0),
         "ran_from": ran_from,

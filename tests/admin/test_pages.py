@@ -224,7 +224,7 @@ def test_a_work_leads_to_its_parent_children_gate_chain_worker_and_group_for_rea
     running = {"status": "running", "worker": worker.id, "started_at": clock.now()}
     shown = page(WORK, WorkFactory(chain_id="chain-1", chain_index=2, **running).id)
     links = address("work_changelist", q="chain-1"), address("workerprocess_change", worker.id)
-    assert_shows(shown, "step 3 of the chain chain-1", *links)
+    assert_shows(shown, "step 3 of the chain chain-1", "3. shop.", "<td>3</td>", *links)
 
 
 def test_of_a_huge_group_the_page_does_not_look_for_children(page):
