@@ -5,6 +5,7 @@ One ``ObjectAction`` serves the button of a page, the action of a list, and bulk
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -94,6 +95,17 @@ class QueueForm(ParametersForm):
         return queue
 
 
+class ResultDecoder(json.JSONDecoder):
+    """Refuses as no JSON what Python cannot read: values nested too deep, numbers of too many figures."""
+
+    def decode(self, s: str, *args: Any, **kwargs: Any) -> Any:
+        """Return the value of a text."""
+        try:
+            return super().decode(s, *args, **kwargs)
+        except (RecursionError, ValueError) as error:
+            raise json.JSONDecodeError(str(error), s, 0) from None
+
+
 class ResultField(forms.JSONField):
     """JSON, or nothing."""
 
@@ -108,6 +120,7 @@ class ResultForm(ParametersForm):
     result = ResultField(
         label=gettext_lazy("result"),
         required=False,
+        decoder=ResultDecoder,
         help_text=gettext_lazy('JSON, such as 17, "approved" or {"total": 3}; leave it empty for no result.'),
         error_messages={"invalid": gettext_lazy("expected JSON, got: %(value)s")},
     )

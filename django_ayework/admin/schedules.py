@@ -187,7 +187,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # which Django d
         """Add what a check raises as the error of a field."""
         try:
             read()
-        except (AyeworkError, TypeError, ValueError) as refusal:
+        except (AyeworkError, RecursionError, TypeError, ValueError) as refusal:
             self.add_error(field, str(refusal))
 
 

@@ -371,6 +371,14 @@ def test_a_work_is_completed_with_a_result_in_json(operator):
     assert "ended already" in told(answer(operator, "complete", work.id))[-1]
 
 
+@pytest.mark.parametrize("text", ["[" * 3000, "9" * 5000])
+def test_a_result_that_python_cannot_read_is_refused_in_the_form(operator, text):
+    work = enqueue(add(a=1, b=2))
+    asked = answer(operator, "complete", work.id, **{"with-result": text})
+    assert asked.context["form"].errors["result"][0].startswith("expected JSON")
+    assert statuses(work) == ["pending"]
+
+
 @each_database
 def test_the_priority_of_ticked_works_is_changed(operator):
     def change(**data):
