@@ -7,13 +7,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
-from functools import wraps
+from functools import partial, wraps
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
 from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
@@ -35,6 +35,7 @@ from django_ayework.define.types import AnyWorkType, WorkType, registry
 from django_ayework.documentation import with_entry
 from django_ayework.errors import did_you_mean
 from django_ayework.flow.startup_checks import unloaded_modules, without_commits, wrong_isolation
+from django_ayework.models import Work
 from django_ayework.rules.formatting import duration
 from django_ayework.rules.server_diagnosis import SHORT_BUSY
 from django_ayework.rules.signatures import misfit
@@ -71,7 +72,14 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> It
         message = "django_ayework works with aware datetimes only."
         yield Error(message, hint="Set USE_TZ = True.", id="ayework.E004")
     if (settings := usable_settings()) is not None:
-        for check in (check_aliases, check_durations, check_store, check_pubsub, check_time_zone):
+        for check in (
+            check_aliases,
+            check_durations,
+            check_store,
+            check_pubsub,
+            check_time_zone,
+            check_caches,
+        ):
             yield from check(settings)
 
 
@@ -287,6 +295,42 @@ def check_time_zone(settings: Settings) -> Iterator[CheckMessage]:
             "of its own and name it in AYEWORK['DATABASE'].",
             id="ayework.W009",
         )
+
+
+def check_caches(settings: Settings) -> Iterator[CheckMessage]:
+    """W014: an app keeps the answers of queries. Most changes of works are written past it."""
+    for app, keeps, hint in (
+        ("cachalot", cachalot_keeps_works, "Add 'django_ayework' to CACHALOT_UNCACHABLE_APPS."),
+        ("cacheops", cacheops_keeps_works, "Set CACHEOPS['django_ayework.*'] = None."),
+    ):
+        if apps.is_installed(app) and keeps():
+            yield Warning(
+                f"{app} keeps the answers of queries on the tables of the queue, so processes read works "
+                "as they were: a result may never be seen, and a workflow may stand still.",
+                hint=hint,
+                id="ayework.W014",
+            )
+
+
+def cachalot_keeps_works() -> bool:
+    """Tell whether django-cachalot keeps queries on works, by the settings that it documents."""
+    get = partial(getattr, django_settings)
+    only, never = (
+        {*get(f"CACHALOT_{kind}_APPS", ()), *get(f"CACHALOT_{kind}_TABLES", ())}
+        for kind in ("ONLY_CACHABLE", "UNCACHABLE")
+    )
+    own = {Work._meta.app_label, Work._meta.db_table}
+    is_kept = own.isdisjoint(never) and not (only and own.isdisjoint(only))
+    return is_kept and bool(get("CACHALOT_ENABLED", True))
+
+
+def cacheops_keeps_works() -> bool:
+    """Tell whether django-cacheops keeps queries on works unasked, by the settings that it documents."""
+    profiles = {name.lower(): each for name, each in getattr(django_settings, "CACHEOPS", {}).items()}
+    names = ("django_ayework.work", "django_ayework.*", "*.*")
+    profile = next((profiles[name] for name in names if name in profiles), None)
+    defaults = getattr(django_settings, "CACHEOPS_DEFAULTS", {})
+    return profile is not None and bool((defaults | profile).get("ops"))
 
 
 def changes_clocks(zone: tzinfo | None) -> bool:

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from django.apps import apps
 from django.core.checks import ERROR, WARNING, run_checks
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
@@ -169,6 +170,27 @@ def test_w009_moments_are_stored_in_a_zone_whose_clocks_are_changed(found, engin
         assert list(found({"DATABASE": "queue"}, level=WARNING)) == ids
     finally:
         del connections["queue"]
+
+
+@pytest.mark.parametrize(("app", "given", "hint"), [
+    ("cachalot", {}, "Add 'django_ayework' to CACHALOT_UNCACHABLE_APPS."),
+    ("cachalot", {"CACHALOT_ONLY_CACHABLE_TABLES": ["django_ayework_work"]}, "Add 'django_ayework' to"),
+    ("cachalot", {"CACHALOT_UNCACHABLE_APPS": ["django_ayework"]}, None),
+    ("cachalot", {"CACHALOT_ONLY_CACHABLE_APPS": ["auth"]}, None),
+    ("cachalot", {"CACHALOT_ENABLED": False}, None),
+    ("cacheops", {"CACHEOPS": {"*.*": {"ops": "all"}}}, "Set CACHEOPS['django_ayework.*'] = None."),
+    ("cacheops", {"CACHEOPS": {"*.*": {}}, "CACHEOPS_DEFAULTS": {"ops": "get"}}, "Set CACHEOPS["),
+    ("cacheops", {"CACHEOPS": {"*.*": {"ops": ()}}}, None), ("cacheops", {}, None),
+    ("cacheops", {"CACHEOPS": {"*.*": {"ops": "all"}, "Django_Ayework.*": None}}, None),
+    ("other", {"CACHEOPS": {"*.*": {"ops": "all"}}}, None),
+])  # fmt: skip
+def test_w014_an_app_keeps_the_answers_of_queries_on_works(settings, monkeypatch, app, given, hint):
+    monkeypatch.setattr(apps, "is_installed", lambda name: name == app)
+    for name, value in given.items():
+        setattr(settings, name, value)
+    found = [(message.id, hint_of(message)) for message in check_settings(None)]
+    assert [id for id, _ in found] == (["ayework.W014"] if hint else [])
+    assert all(text.startswith(hint) for _, text in found)
 
 
 @pytest.mark.django_db
