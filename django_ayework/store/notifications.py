@@ -12,7 +12,7 @@ import socket
 import sqlite3
 import time
 from contextlib import ExitStack, suppress
-from itertools import count, groupby
+from itertools import count
 from typing import Any
 
 from django_ayework.heartbeat import beat, current_heartbeat
@@ -20,7 +20,7 @@ from django_ayework.rules.durations import later
 from django_ayework.rules.notifications import DUE, Due, Place, due_to_text
 from django_ayework.store.database import clock, connection
 from django_ayework.store.dialects import Bounds
-from django_ayework.store.lanes import IN_LANE, QUEUES, WORK, heads_of, lanes_behind
+from django_ayework.store.lanes import FIRST_OF_LANE, IN_LANE, QUEUES, WORK, fetch_each, lanes_behind
 from django_ayework.store.processes import live_processes
 from django_ayework.store.sessions import engine_session, number_of_socket, own_connection
 
@@ -287,6 +287,7 @@ FIRST_FEW = f"""
 SELECT id, queue, type FROM {WORK} WHERE status = 'pending'
 ORDER BY queue, type, {IN_LANE} LIMIT {FEW}
 """
+FIRST = f"SELECT id, queue, type {FIRST_OF_LANE}"
 #: Where the messages come from: no process that enqueues is called so.
 ORIGIN = "arrivals"
 
@@ -353,12 +354,8 @@ class ArrivalWatch(DatabaseWatch):
 
 def first_of_each_lane() -> dict[str, Place]:
     """Return the first pending work of each type of each queue, by its id."""
-    lanes = groupby(lanes_behind("", QUEUES), key=lambda lane: lane.queue)
-    return {
-        head.id: (queue, head.type)
-        for queue, some in lanes
-        for head in heads_of(queue, {lane.type: 1 for lane in some})
-    }
+    found = fetch_each(FIRST, [(*lane, 1) for lane in lanes_behind("", QUEUES)])
+    return {id: (queue, type) for id, queue, type in found}
 
 
 # SQLite: the version of the file, which any other connection's commit changes.
