@@ -92,12 +92,28 @@ def test_attempts_that_are_followed_by_another_are_sent_if_asked_for(initialised
 
 
 @pytest.mark.filterwarnings("ignore:The send_default_pii option:DeprecationWarning")
-@pytest.mark.parametrize("options", [{"send_default_pii": True}, {"data_collection": {"queues": True}}])
+@pytest.mark.parametrize("options", [
+    {"send_default_pii": True}, {"data_collection": {"queues": True}}, {"data_collection": {}},
+])  # fmt: skip
 def test_the_input_is_sent_if_it_may_be_and_without_what_is_redacted(initialised, options):
     sent = initialised(**options)
     enqueue(works.failing(pin="1234", order=7))
     drain(raises=False)
     assert sent.errors()[0]["contexts"]["work"]["input"] == {"pin": "••••", "order": 7}
+
+
+@pytest.mark.parametrize("options", [
+    {"include_local_variables": False},
+    {"data_collection": {"queues": False, "stack_frame_variables": False}},
+])  # fmt: skip
+def test_no_input_leaves_the_site_with_the_options_that_the_page_names(initialised, options):
+    sent = initialised(**options)
+    enqueue(works.failing(pin="1234", order=7))
+    drain(raises=False)
+    [error] = sent.errors()
+    assert "input" not in error["contexts"]["work"]
+    frames = error["exception"]["values"][0]["stacktrace"]["frames"]
+    assert not any(frame.get("vars") for frame in frames)
 
 
 @pytest.mark.django_db(transaction=True)
