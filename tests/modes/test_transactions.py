@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import timedelta
 
 import pytest
@@ -12,7 +12,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_ayework import Context, Retry, cancel, complete, enqueue, enqueue_many, signals, work
 from django_ayework.flow.maintenance import reclaim
 from django_ayework.models import Attempt, Work
-from django_ayework.testing import now, running_worker
+from django_ayework.testing import drain, now, running_worker
 from tests.app.models import Order
 from tests.app.works import add
 from tests.attempts.conftest import connected, renew_soon
@@ -82,6 +82,23 @@ def test_callbacks_that_raise_are_reported_and_stop_neither_others_nor_signals_n
     assert handle.state().progress == {"done": 2, "total": 3, "note": ""}
     assert (notes(), [text for text, _ in reported]) == (["complete 1"], ["after the commit", "it exits"])
     assert (called, received) == (["behind it", "the next"], [("succeeded", handle.id)])
+
+
+@pytest.mark.parametrize("place", ["none", "block", "prepare"])
+def test_a_callback_before_the_outcome_fails_the_attempt_and_undoes_nothing(place):
+    def fails() -> None:
+        raise RuntimeError("after the commit")
+
+    @work(name="modes.callback", retry=ONCE)
+    def handler(ctx: Context) -> None:
+        with {"none": nullcontext, "block": transaction.atomic, "prepare": ctx.prepare}[place]():
+            note(ctx, place)
+            transaction.on_commit(fails)
+
+    handle = enqueue(handler())
+    drain(raises=False)
+    assert (handle.state().status, handle.state().error) == ("dead", "RuntimeError: after the commit")
+    assert notes() == [f"{place} 1"]
 
 
 @pytest.mark.parametrize(
