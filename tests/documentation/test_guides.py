@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
+import unittest
 from collections.abc import Callable
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from django.core import serializers
 import django_ayework as ayework
 from django_ayework import Context, Handle, Retry, dependency, enqueue, work
 from django_ayework.models import Work
+from django_ayework.ports.pubsub import LocalPubSub
 from django_ayework.testing import drain, enqueued, running_worker
 from tests.app.models import Order
 from tests.app.works import pay
@@ -198,3 +200,13 @@ def test_the_example_of_a_signal_queues_works_for_saved_rows_and_none_for_loaded
         example["disconnect"]()
     assert Order.objects.count() == 2
     assert [(state.type, state.status) for state in enqueued()] == queued == [("shop.pay", "pending")]
+
+
+@pytest.mark.parametrize("path", ["guides/testing.md", "operations/delivery.md", "operations/wake-ups.md"])
+def test_the_runner_of_django_finds_the_tests_of_a_port_of_ones_own(path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "shop", ModuleType("shop"))
+    monkeypatch.setitem(sys.modules, "shop.wake_ups", SimpleNamespace(ShopPubSub=LocalPubSub))
+    [example] = [block for block in blocks(path, "python") if "Conformance" in block]
+    tests = ModuleType("tests_of_a_port")
+    exec(example, vars(tests))
+    assert unittest.defaultTestLoader.loadTestsFromModule(tests).countTestCases() > 5

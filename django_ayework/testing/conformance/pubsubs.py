@@ -20,7 +20,7 @@ class PubSubConformance:
 
     Example::
 
-        class TestMyPubSub(PubSubConformance):
+        class TestMyPubSub(PubSubConformance, TestCase):
             def make_pubsub(self):
                 return MyPubSub()
     """

@@ -18,7 +18,7 @@ class QueueConformance:
 
     Example::
 
-        class TestMyQueue(QueueConformance):
+        class TestMyQueue(QueueConformance, TestCase):
             def make_queue(self, lapse):
                 return MyQueue(lapse)
     """

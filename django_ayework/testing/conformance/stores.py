@@ -19,7 +19,7 @@ class StoreConformance:
 
     Example::
 
-        class TestMyStore(StoreConformance):
+        class TestMyStore(StoreConformance, TestCase):
             def make_store(self):
                 return MyStore()
     """
