@@ -1,9 +1,11 @@
 """``ayework_predeploy``: what is stored and does not fit the code."""
 
 import json
+from io import StringIO
 from typing import Any, NamedTuple
 
 import pytest
+from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection
 
@@ -278,3 +280,16 @@ def test_a_long_check_says_how_far_it_is(monkeypatch):
     assert [line.partition(" looked at in ")[0] for line in lines] == ["2 works", "3 works"]
     assert lines[-1].endswith(", 3 misfits.")
     assert predeploy("--verbosity", "0").progress == ""
+
+
+def test_a_long_check_goes_on_when_nobody_reads_how_far_it_is(monkeypatch):
+    """As in ``manage.py ayework_predeploy 2>&1 | head -1``, whose exit status would stop a deployment."""
+
+    class Unread(StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(ayework_predeploy, "EVERY", 0.0)
+    enqueue(add(a=1, b=2))
+    call_command("ayework_predeploy", stdout=(out := StringIO()), stderr=Unread())
+    assert out.getvalue().endswith("Everything fits.\n")

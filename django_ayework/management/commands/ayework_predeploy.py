@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -57,13 +58,14 @@ class Command(JSONCommand):
             sys.exit(1)
 
     def show(self, progress: CheckProgress) -> None:
-        """Print a line about the progress, now and then."""
+        """Print a line about the progress, now and then; the check goes on where nobody reads it."""
         if progress.seconds >= self.last + EVERY:
             self.last = progress.seconds
-            self.stderr.write(
-                f"{progress.works:,} works looked at in {duration(progress.seconds)}, "
-                f"{counted(progress.misfits, 'misfit')}."
-            )
+            with suppress(OSError):
+                self.stderr.write(
+                    f"{progress.works:,} works looked at in {duration(progress.seconds)}, "
+                    f"{counted(progress.misfits, 'misfit')}."
+                )
 
 
 def as_text(checked: FitReport) -> str:
