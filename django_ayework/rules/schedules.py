@@ -7,15 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
-from itertools import islice
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from itertools import islice, takewhile
+from typing import Literal, TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from django_ayework.errors import CronError, did_you_mean
 from django_ayework.rules.durations import require_aware
-
-if TYPE_CHECKING:
-    from croniter import croniter
 
 #: The expressions of the nicknames (crontab(5)).
 NICKNAMES = {
@@ -174,18 +171,33 @@ def require_possible(cron: Cron) -> None:
     from croniter import CroniterBadDateError
 
     try:
-        iterator_of(cron, datetime(2024, 1, 1)).get_next(datetime)  # wall-clock time
+        next(wall_times(cron, datetime(2024, 1, 1)))
     except CroniterBadDateError:
         raise CronError(
             f"{cron.expression!r} never happens: no such month has such a day.", code="cron-never-happens"
         ) from None
 
 
-def iterator_of(cron: Cron, start: datetime) -> croniter:
-    """Return the naive wall-clock moments that match, those after ``start``."""
+def wall_times(cron: Cron, start: datetime) -> Iterator[datetime]:
+    """Yield the naive wall-clock moments that match, those after ``start``.
+
+    A day is searched for once and gives all of its times: catching up asks for a thousand of them.
+    """
     from croniter import croniter  # takes 2 MiB, which a process without cron expressions saves
 
-    return croniter(" ".join(cron.fields), start)
+    minute, hour, *day = cron.fields
+    hours, minutes = numbers_of(hour, 24), numbers_of(minute, 60)
+    midnight = start.replace(hour=0, minute=0, second=0, microsecond=0)
+    days = croniter(f"0 0 {' '.join(day)}", midnight - timedelta(seconds=1))
+    while True:
+        date = days.get_next(datetime)
+        times = (date.replace(hour=hour, minute=minute) for hour in hours for minute in minutes)
+        yield from (wall for wall in times if wall > start)
+
+
+def numbers_of(field: str, end: int) -> list[int]:
+    """Return the numbers of a field that has been read."""
+    return list(range(end)) if field == "*" else [int(number) for number in field.split(",")]
 
 
 #: The treatment of occurrences in an hour that a clock change leaves out.
@@ -214,13 +226,20 @@ def next_after(
         raise CronError(f"expected dst to be 'skip' or 'shift', got: {dst!r}.")
     zone = zone_of(moment.tzinfo if tz is None else tz)
     cron = expression if isinstance(expression, Cron) else parse_cron(expression)
-    wall = moment.astimezone(zone).replace(tzinfo=None)
-    occurrences = iterator_of(cron, wall)
-    # Moments never go backwards as wall-clock time goes on, so the first that is later is the next.
-    while True:
-        found = moment_at(occurrences.get_next(datetime), zone, dst)
-        if found is not None and found.astimezone(UTC) > moment.astimezone(UTC):
-            return found
+    return next(occurrences(cron, moment, zone, dst))
+
+
+def occurrences(cron: Cron, moment: datetime, zone: tzinfo, dst: Dst) -> Iterator[datetime]:
+    """Yield the occurrences strictly after an aware moment, in order.
+
+    Moments never go backwards as wall-clock time goes on, so the first that is later is the next.
+    """
+    last = moment.astimezone(UTC)
+    for wall in wall_times(cron, moment.astimezone(zone).replace(tzinfo=None)):
+        found = moment_at(wall, zone, dst)
+        if found is not None and (later := found.astimezone(UTC)) > last:
+            last = later
+            yield found
 
 
 def zone_of(tz: str | tzinfo | None) -> tzinfo:
@@ -296,37 +315,47 @@ class Timing:
 
     def first_after(self, moment: datetime) -> datetime | None:
         """Return the first occurrence strictly after a moment, in UTC; None when there is none any more."""
-        if self.start is not None:
-            moment = max(moment, before(self.start))
-        try:
-            found = self._cron_after(moment) if self.every is None else self._interval_after(moment)
-        except OverflowError:  # beyond the last moment there is
-            return None
-        return None if self.end is not None and found > self.end else found
-
-    def _cron_after(self, moment: datetime) -> datetime:
-        return next_after(parsed(self.cron), moment, self.tz, self.dst).astimezone(UTC)
-
-    def _interval_after(self, moment: datetime) -> datetime:
-        step = timedelta(seconds=self.every or 0)
-        anchor = self.start or self.anchor or moment
-        if anchor > moment:
-            return anchor.astimezone(UTC) - (anchor - moment - INSTANT) // step * step
-        return anchor.astimezone(UTC) + ((moment - anchor) // step + 1) * step
+        return next(self._after(moment), None)
 
     def between(self, after: datetime, until: datetime) -> Iterator[datetime]:
         """Yield the occurrences after one moment, up to another and including it."""
-        found = self.first_after(after)
-        while found is not None and found <= until:
+        return takewhile(lambda found: found <= until, self._after(after))
+
+    def _after(self, moment: datetime) -> Iterator[datetime]:
+        if self.start is not None:
+            moment = max(moment, before(self.start))
+        try:
+            for found in self._of_cron(moment) if self.every is None else self._of_interval(moment):
+                if self.end is not None and found > self.end:
+                    return
+                yield found
+        except OverflowError:  # beyond the last moment there is
+            return
+
+    def _of_cron(self, moment: datetime) -> Iterator[datetime]:
+        found = occurrences(parsed(self.cron), moment, zone_of(self.tz), self.dst)
+        return (each.astimezone(UTC) for each in found)
+
+    def _of_interval(self, moment: datetime) -> Iterator[datetime]:
+        step = timedelta(seconds=self.every or 0)
+        anchor = self.start or self.anchor or moment
+        if anchor > moment:
+            found = anchor.astimezone(UTC) - (anchor - moment - INSTANT) // step * step
+        else:
+            found = anchor.astimezone(UTC) + ((moment - anchor) // step + 1) * step
+        while True:
             yield found
-            found = self.first_after(found)
+            found += step
 
     def latest(self, first: datetime, now: datetime, number: int) -> list[datetime]:
         """Return the last so many occurrences from ``first`` until ``now``, in order.
 
-        The search goes back from now in windows that double. So its cost grows with the result, and not with
-        the years since the schedule last fired.
+        If there are more, the search goes back from now in windows that double. So its cost grows with the
+        result, and not with the years since the schedule last fired.
         """
+        found = list(islice(self.between(before(first), now), number + 1))
+        if len(found) <= number:
+            return found
         step = timedelta(minutes=1) if self.every is None else timedelta(seconds=self.every)
         window = step * (number + 1)
         while now - window > first:

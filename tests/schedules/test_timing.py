@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
+from croniter import croniter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -76,6 +77,24 @@ def test_years_asleep_are_decided_at_once():
     assert (decided.fire, decided.missed) == (at_last, BOUND)
     decided = plan(timing, NOON, at_last, "all", PUNCTUAL)
     assert decided.fire == at_last - timedelta(minutes=BOUND - 1)
+
+
+@pytest.mark.parametrize(("cron", "days"), [("* * * * *", 1), ("*/5 9-16 * * *", 10), ("0 3 * * *", 900)])
+def test_each_day_is_searched_for_once_to_decide_what_is_made_up_for(monkeypatch, cron, days):
+    """A thousand firings are decided one by one, each from those that are left."""
+    searched = []
+
+    class Counted(croniter):
+        def get_next(self, *args, **options):
+            searched.append(self)
+            return super().get_next(*args, **options)
+
+    timing, now = Timing(cron=cron), NOON + timedelta(days=days)
+    first = timing.first_after(NOON)
+    plan(timing, first, now, "all", PUNCTUAL)
+    monkeypatch.setattr("croniter.croniter", Counted)
+    assert plan(timing, first + (now - first) / 2, now, "all", PUNCTUAL).fire < now
+    assert len(searched) <= days / 2 + 10
 
 
 def test_a_start_is_the_first_occurrence_of_an_interval_and_an_end_may_be_the_last():
