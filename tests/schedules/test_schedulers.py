@@ -23,7 +23,7 @@ from django_ayework.testing import now, running_worker, tick, time_travel
 from django_ayework.testing.factories import ScheduleFactory
 from django_ayework.worker import maintenance as scheduling
 from django_ayework.worker.maintenance import Scheduler
-from tests.processes import ROOT, ended_well, eventually
+from tests.processes import PATIENCE, ROOT, ended_well, eventually, full_disk
 from tests.schedules.works import note
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -155,10 +155,10 @@ def env(process_env):
     return process_env | {"DJANGO_SETTINGS_MODULE": "tests.schedules.settings"}
 
 
-def scheduler(stack: ExitStack, env: dict[str, str]) -> subprocess.Popen[str]:
+def scheduler(stack: ExitStack, env: dict[str, str], **options: Any) -> subprocess.Popen[str]:
     """Start a scheduler; it is killed at the latest at the end of the block."""
     command = [sys.executable, "-m", "django", "ayework_scheduler", "--verbosity", "0", "--json"]
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True} | options
     process = stack.enter_context(subprocess.Popen(command, env=env, cwd=ROOT, **pipes))
     stack.callback(process.kill)
     return process
@@ -168,6 +168,17 @@ def race_row(**given: Any) -> Schedule:
     """The row as the processes declare it, so that they find nothing to change."""
     columns = {"name": "race", "every": 1.0, "function": FUNCTION, "catch_up": "all"}
     return ScheduleFactory(**columns | given)
+
+
+@pytest.mark.vendors("sqlite")
+def test_a_scheduler_fires_although_nothing_can_be_printed(env):
+    """As a worker does while the disk of the log is full."""
+    with full_disk() as log, ExitStack() as stack:
+        process = scheduler(stack, env, stdout=log)
+        eventually(lambda: Firing.objects.exists() or process.poll() is not None)
+        process.terminate()
+        process.communicate(timeout=PATIENCE)
+        assert process.returncode in (0, 120)  # 120: Python could not print the rest at its end
 
 
 @pytest.mark.races

@@ -39,7 +39,8 @@ class Command(JSONCommand):
             return self.answer({"fired": fired}, f"Fired {fired} schedules.", options)
         names = schedules.names()
         text = f"Scheduler of {len(names)} schedules in code, and those of the admin. Stop with Ctrl-C."
-        self.answer({"schedules": names}, text, options)
+        with suppress(OSError):  # a scheduler, as a worker, also runs where nothing can be printed
+            self.answer({"schedules": names}, text, options)
         with suppress(Error):  # the scheduler waits for a database that is away
             require_usable_database()
         self.serve(Scheduler())
