@@ -23,7 +23,6 @@ from django_ayework.store.schedules import (
     all_schedules,
     change_schedule,
     delete_schedule,
-    disabled_or_due,
     insert_missing,
     insert_schedule,
     lock_schedule,
@@ -145,16 +144,25 @@ def write_differences() -> None:
     """
     now = clock.now()
     stored = all_declared(schedules.names())
-    new = [declared for declared in schedules if declared.name not in stored]
-    if new:
-        insert_missing(new_row(declared, now) for declared in new)
-        for declared in new:
-            logger.info("Added the schedule %s, which runs %s.", declared.name, declared.function)
+    insert_new(missing_in(stored), now)
     for name, row in lock_schedules(differing(stored)).items():
         if is_orphan(row):
             disable(name, row, now)
         else:
             write_changes(row, now)
+
+
+def missing_in(stored: dict[str, Schedule]) -> list[DeclaredSchedule]:
+    """Return the declared schedules that have no row."""
+    return [declared for declared in schedules if declared.name not in stored]
+
+
+def insert_new(missing: list[DeclaredSchedule], now: datetime) -> None:
+    """Insert rows that begin now; those that another process has inserted meanwhile stay."""
+    if missing:
+        insert_missing(new_row(declared, now) for declared in missing)
+    for declared in missing:
+        logger.info("Added the schedule %s, which runs %s.", declared.name, declared.function)
 
 
 def disable(name: str, row: Schedule, now: datetime) -> None:
@@ -167,26 +175,37 @@ def disable(name: str, row: Schedule, now: datetime) -> None:
 
 
 def restore() -> None:
-    """Enable what this process declares and another has disabled; disable what no process fires any more.
+    """Enable or add what this process declares; disable what no process fires any more.
 
     A process of an older release that starts during a deployment disables what the new release has added. One
-    that ends late has enabled what the new release has removed. One statement when there is nothing to do.
+    that ends late has enabled what the new release has removed. A row may be deleted by hand, as one of the
+    admin that has the name. One statement when there is nothing to do.
     """
     unfired = clock.now() - UNFIRED
-    found = disabled_or_due(unfired)
-    names = [name for name, enabled in found if enabled is (schedules.find(name) is None)]
-    if names:
-        settle(names, unfired)
+    stored = all_declared(schedules.names())
+    missing, names = missing_in(stored), [name for name, row in stored.items() if is_wrong(row, unfired)]
+    if missing or names:
+        settle(missing, names, unfired)
+
+
+def is_wrong(row: Schedule, unfired: datetime) -> bool:
+    """Tell whether to enable a schedule, or to disable one that no process has fired for long."""
+    if is_orphan(row):
+        return row.due_at is not None and row.due_at < unfired
+    return row.origin == "code" and not row.enabled and schedules.find(row.name) is not None
 
 
 @own_transaction
-def settle(names: list[str], unfired: datetime) -> None:
-    """Enable or disable those of these schedules that are as they were; pass over one that is firing."""
+def settle(missing: list[DeclaredSchedule], names: list[str], unfired: datetime) -> None:
+    """Add, enable or disable those of these schedules that are as they were; pass over one that is firing."""
     now = clock.now()
+    insert_new(missing, now)
     for name, row in lock_schedules(names, skip_locked=True).items():
-        if is_orphan(row) and row.due_at is not None and row.due_at < unfired:
+        if not is_wrong(row, unfired):
+            continue
+        if is_orphan(row):
             disable(name, row, now)
-        elif not row.enabled:
+        else:
             write_changes(row, now)
 
 

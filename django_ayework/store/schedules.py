@@ -61,12 +61,6 @@ def all_declared(names: Iterable[str]) -> dict[str, Schedule]:
     return {row.name: row for row in found}
 
 
-def disabled_or_due(since: datetime) -> list[tuple[str, bool]]:
-    """Return the schedules of code that are disabled, or due since before a moment: names, and if enabled."""
-    found = rows(Schedule).filter(Q(enabled=False) | Q(due_at__lt=since), origin="code")
-    return list(found.values_list("name", "enabled"))
-
-
 def all_schedules() -> list[Schedule]:
     """Read every schedule, by name."""
     return list(rows(Schedule).order_by("name"))

@@ -276,6 +276,18 @@ class TestRowsOfSchedules:
         assert not Schedule.objects.get(name="removed").enabled
         assert "Changed the schedule tick: due_at, enabled, error, failures, next_at." in heard.text
 
+    def test_a_schedule_whose_row_was_deleted_is_added_again_now_and_then(self, monkeypatch):
+        """As where one of its name was made in the admin, and is deleted there as the log says."""
+        ScheduleFactory(name="tick", origin="admin", every=5, function="schedules.note")
+        schedule(name="tick", every=60, run=note)
+        scheduler = Scheduler()
+        scheduler.turn()
+        Schedule.objects.filter(name="tick").delete()
+        monkeypatch.setattr(scheduler, "_restore_at", 0.0)
+        scheduler.turn()
+        assert (row().origin, row().every) == ("code", 60)
+        assert timedelta(seconds=50) < row().next_at - now() <= timedelta(seconds=60)
+
     def test_a_schedule_that_an_older_release_enabled_is_disabled_once_nobody_fires_it(self, monkeypatch):
         lock = flow_schedules.lock_schedules
 
