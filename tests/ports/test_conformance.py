@@ -1,6 +1,7 @@
 """What each port must do, by the suites that projects use too; and that these find what is wrong."""
 
 import unittest
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 
@@ -33,6 +34,16 @@ class TestCacheStoreInRedis(StoreConformance):
 
 class TestLocalQueue(QueueConformance):
     make_queue = staticmethod(LocalQueue)
+
+    def test_a_reader_waits_until_one_of_its_queues_has_an_id(self):
+        with self.line() as line, ThreadPoolExecutor(1) as pool:
+            popped = []
+            for give in (lambda _: line.push("a"), line.queue.put_back):
+                reading = pool.submit(line.queue.pop, [line.name, line.other], 1, 60.0)
+                assert wait([reading], 0.05).not_done
+                give(popped)
+                popped = reading.result(20)
+                assert [each.id for each in popped] == ["a"]
 
 
 @pytest.mark.usefixtures("redis_server")

@@ -347,10 +347,12 @@ def test_a_watch_reconnects_when_its_session_was_killed(listener, monkeypatch, c
 
 
 @on_sqlite
-@pytest.mark.parametrize("listener", [MariadbPubSub], indirect=True)
-def test_on_another_database_a_warning_says_that_nothing_is_received(listener, caplog):
+@pytest.mark.parametrize(("listener", "reason"), [
+    (MariadbPubSub, "neither MariaDB nor MySQL"), (RedisPubSub, "address of a Redis server"),
+], indirect=["listener"])  # fmt: skip
+def test_where_nothing_can_be_received_a_warning_says_why(listener, reason, caplog):
     listen(listener)
-    eventually(lambda: "neither MariaDB nor MySQL" in caplog.text)
+    eventually(lambda: reason in caplog.text)
 
 
 @on_sqlite
