@@ -17,6 +17,7 @@ class Carrier(LocalQueue):
         self.acknowledged: list[str] = []
         self.times = 1
         self.error: BaseException | None = None
+        self.refused = 0
         self.reported: list[tuple[str, str]] = []
 
     def push(self, name: str, ids: Sequence[str]) -> None:
@@ -27,6 +28,7 @@ class Carrier(LocalQueue):
 
     def pop(self, names: Sequence[str], most: int, wait: float) -> list[PoppedId]:
         if self.error is not None:
+            self.refused += 1
             raise self.error
         popped = super().pop(names, most, min(wait, 0.05))
         self.popped += [each.id for each in popped]

@@ -50,6 +50,14 @@ class TestLocalQueue(QueueConformance):
 class TestRedisStreamsQueue(QueueConformance):
     make_queue = staticmethod(RedisStreamsQueue)
 
+    def test_as_many_are_popped_as_were_asked_for_whether_pushed_together_or_one_by_one(self):
+        with self.line() as line:
+            line.push(*map(str, range(2500)))
+            assert [len(line.queue.pop([line.name], 100, 5.0)) for _ in range(3)] == [100] * 3
+            for number in range(20):
+                line.queue.push(line.other, [str(number)])
+            assert [len(line.queue.pop([line.other], 6, 5.0)) for _ in range(3)][1:] == [6, 6]
+
 
 class TestLocalPubSub(PubSubConformance):
     make_pubsub = staticmethod(LocalPubSub)

@@ -60,7 +60,7 @@ class QueueConformance:
 
     def test_an_empty_queue_gives_nothing(self) -> None:
         with self.line() as line:
-            assert line.queue.pop([line.name], 5, 0.01) == []
+            assert [line.queue.pop([line.name], 5, wait) for wait in (0.01, 0.0)] == [[], []]
 
     def test_no_more_is_popped_than_was_asked_for(self) -> None:
         with self.line() as line:
