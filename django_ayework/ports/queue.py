@@ -7,6 +7,7 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import count
 from typing import Any, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
@@ -160,8 +161,6 @@ Read: TypeAlias = Callable[..., list[PoppedId]]
 #: The names of all consumers and of their group. A stream needs no more, as each entry goes to one reader
 #: whatever its name is, and names of processes that have ended would stay in the stream.
 GROUP = CONSUMER = "workers"
-#: How the errors begin that say that a stream or its group is missing, or was deleted while a reader waited.
-MISSING = ("NOGROUP", "UNBLOCKED")
 #: About how many entries a stream has. Beyond that the oldest are dropped, and workers find their works.
 LONGEST_STREAM = 20_000
 #: Ids of one entry, at most. The client and the server need about as long for an entry as for many ids.
@@ -262,11 +261,8 @@ class RedisStreamsQueue:
         """Read by the groups of these streams; make those that are missing, as after a flush."""
         from redis.exceptions import ResponseError
 
-        try:
+        with suppress(ResponseError):  # a group is missing, or any other error, which comes again
             return read(names, *args)
-        except ResponseError as error:
-            if not str(error).startswith(MISSING):
-                raise
         for name in names:
             try:
                 self._reader.get().xgroup_create(key_of(name), GROUP, id="0", mkstream=True)
