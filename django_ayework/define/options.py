@@ -63,7 +63,7 @@ HOOKS = {"on_event": ("event",), "on_failure": ("exception", "info"), "log_conte
 
 def check_hook(value: Any, name: str) -> Any:
     """Return a function that takes what the hook is called with; a dotted path is imported later."""
-    wrong = misfit(value, len(HOOKS[name])) if callable(value) else ""
+    wrong = misfit(value, len(HOOKS[name]))
     if isinstance(value, str) or (callable(value) and not wrong):
         return value
     raise InvalidOption(

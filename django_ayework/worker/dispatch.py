@@ -114,7 +114,7 @@ class Capacity:
             self._all[source] = self.slots if claim_group.doer is None else self.room(claim_group.doer)
             self._left[source] = self._all[source]
         sharers = sum(rival.doer is claim_group.doer for rival in rivals)
-        return max(0, min(self._left[source], -(-self._all[source] // max(1, sharers))))
+        return max(0, min(self._left[source], -(-self._all[source] // sharers)))
 
     def take(self, claim_group: ClaimGroup, slots: int) -> None:
         """Note that a claim group, which was asked for, has taken so many."""

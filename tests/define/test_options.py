@@ -73,6 +73,7 @@ def test_a_hook_that_cannot_take_its_arguments_is_refused(option, takes, hook):
     for decorate in (work, batch_work) if option != "log_context" else (work,):
         with pytest.raises(InvalidOption, match=re.escape(f"{expected}{hook!r}")) as refusal:
             decorate(**{option: hook})(lambda items: items)
+    assert callable(hook) or str(refusal.value).endswith("got: 5.")
     if hook is on_failure_of_celery:
         assert str(refusal.value).endswith(", which takes (self, exc, task_id, args, kwargs, einfo).")
 
@@ -108,7 +109,7 @@ def test_a_retry_policy_is_copied_and_pickled():
 
 @pytest.mark.parametrize(("option", "values"), [
     ("queue", ["", "q" * 65, 5]), ("fairness", ["nul\x00"]), ("priority", [1.5, True, 2**31]),
-    ("retry", [{"attempts": 3}]),
+    ("retry", [{"attempts": 3}]), ("order", ["tme", 5]),
 ])  # fmt: skip
 def test_values_of_options_are_checked_at_decoration(option, values):
     for value in values:
@@ -119,8 +120,9 @@ def test_values_of_options_are_checked_at_decoration(option, values):
 
 def test_checked_options_may_be_checked_again():
     saved = SimpleNamespace(pk=7, _meta=SimpleNamespace(label_lower="shop.order"))
-    given = checked({"about": saved, "delay": 5, "queue": None})
-    assert checked(given) == given == {"about": ("shop.order", "7"), "delay": 5.0}
+    longest = {"fairness": "f" * 64, "priority": 2**31 - 1}
+    given = checked({"about": saved, "delay": 5, "queue": None, **longest})
+    assert checked(given) == given == {"about": ("shop.order", "7"), "delay": 5.0, **longest}
 
 
 @pytest.mark.parametrize("option", ["timeout", "expires", "lease", "retention['dead']"])
