@@ -196,7 +196,6 @@ def retry_edited(id: str, input: Any, token: str, by: str) -> Handle[Any, Any]:
     Raises WorkNotFound, NotRetryable, also for a work that is no more as it was, and what ``retry`` raises.
     """
     row, _ = lock_work(id, "retried")
-    require_retryable(row, again=True)
     if state_token(row) != token:
         raise NotRetryable(
             f"expected the work {id} to be as it was when its input was edited, but it has been changed "
