@@ -2,7 +2,7 @@
 
 import json
 import threading
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -60,15 +60,15 @@ def carried_out(row: BulkAction) -> BulkAction:
     return now_of(row)
 
 
-def test_all_works_that_match_are_retried_and_no_others():
+@pytest.mark.parametrize("until", [None, datetime(2999, 1, 1, tzinfo=UTC)])
+def test_all_works_that_match_are_retried_and_no_others(until):
     dead, alive = dead_works(30), enqueue(add(a=1, b=2), delay=3600)
-    row = retry_all()
+    row = retry_all(until=until)
     assert (row.expected, row.status, have_status("dead", dead)) == (30, "running", True)
     late = dead_works(2)
     assert run_bulk_actions() == 2
     row = now_of(row)
-    assert (row.status, row.done, row.refused, row.next_at) == ("done", 30, 0, None)
-    assert row.ended_at is not None
+    assert (row.status, row.done, row.refused, row.next_at, bool(row.ended_at)) == ("done", 30, 0, None, True)
     assert (have_status("pending", dead), alive.state().status) == (True, "scheduled")
     assert have_status("dead", late), "of those that die later none is retried"
     drain(raises=False)  # they die again

@@ -9,7 +9,18 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.db import transaction
 
-from django_ayework import Context, NotRetryable, Retry, aretry, cancel, dependency, enqueue, retry, work
+from django_ayework import (
+    Context,
+    NotRetryable,
+    Retry,
+    aretry,
+    cancel,
+    complete,
+    dependency,
+    enqueue,
+    retry,
+    work,
+)
 from django_ayework.errors import UnknownWorkType, WorkNotFound
 from django_ayework.models import DeadLetter, Gate, Waiter, Work
 from django_ayework.testing import drain, now, time_travel
@@ -189,6 +200,11 @@ def test_it_has_its_dependents_and_the_results_of_its_blockers_again_and_a_gate_
     with pytest.raises(WorkNotFound, match=f"{watched.id} was deleted, as its retention is over"):
         drain()
     assert again.state().blockers == (watched.id,)
+    unmet = enqueue(seen(), blockers=[enqueue(seen(), delay=3600)])
+    complete(unmet.id)
+    again = retry(unmet.id, again=True)
+    drain()
+    assert again.state().status == "blocked", "one that was completed by hand has not waited"
     assert_consistent()
     for again, text in (
         (True, "is a gate that has opened"),

@@ -8,8 +8,19 @@ from datetime import timedelta
 import pytest
 from django.db import transaction
 
-from django_ayework import cancel, complete, enqueue, enqueue_many, pause, retry, trigger, work
+from django_ayework import (
+    cancel,
+    complete,
+    enqueue,
+    enqueue_many,
+    pause,
+    retry,
+    start_bulk_action,
+    trigger,
+    work,
+)
 from django_ayework.flow import notify, sending
+from django_ayework.flow.bulk_actions import resume, stop
 from django_ayework.flow.context_services import EngineServices
 from django_ayework.flow.maintenance import reclaim
 from django_ayework.flow.notify import sender, subscribe_due, subscribe_ended
@@ -100,13 +111,18 @@ def test_every_way_to_become_due_is_published(carrier, unhurried):
     blocker = enqueue(fail())
     enqueue(pay(order_id=1), blockers=[blocker])
     cancel(dead.id)
+    stopped = start_bulk_action("retry", {"status": "dead"})
+    stop(stopped.id)
     [claimed] = claims.claim("default", {"shop.add": 1}, 1, claims.new_lease("w"))
     assert claimed.id == lost.id
     for become_due, expected in (
         (lambda: trigger(later.id), ADD),
         (lambda: retry(dead.id), ADD),
         (lambda: complete(blocker.id, 5), PAY),
+        (lambda: retry(blocker.id, again=True), Due(frozenset({("default", "shop.fail")}))),
         (lambda: pause(queue="default"), ANYTHING),
+        (lambda: start_bulk_action("retry", {"status": "dead"}), ANYTHING),
+        (lambda: resume(stopped.id), ANYTHING),
         (lambda: Work.objects.filter(id=lost.id).update(leased_until=now()) and reclaim(), None),
     ):
         carrier.sent.clear()
