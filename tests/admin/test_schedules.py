@@ -197,7 +197,7 @@ def test_a_type_that_is_gone_leaves_its_schedule_to_be_looked_at(operator):
         ({"input": "{}"}, "input", "missing a required argument: 'days'"),
         ({"input": "seven"}, "input", "Expecting value"),
         ({"input": "[7]"}, "input", "Expected a JSON object"),
-        ({"input": "[" * 3000}, "input", "recursion"),
+        ({"input": "[" * 100_000}, "input", "while decoding a JSON array"),
         ({"kind": "cron", "cron": "* * * *"}, "cron", "expected five fields"),
         ({"every": "0.5"}, "every", "An interval is 1 second or more."),
         ({"every": ""}, "every", "An interval is 1 second or more."),
