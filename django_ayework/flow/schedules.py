@@ -145,11 +145,8 @@ def write_differences() -> None:
     now = clock.now()
     stored = all_declared(schedules.names())
     insert_new(missing_in(stored), now)
-    for name, row in lock_schedules(differing(stored)).items():
-        if is_orphan(row):
-            disable(name, row, now)
-        else:
-            write_changes(row, now)
+    for row in lock_schedules(differing(stored)).values():
+        correct(row, now)
 
 
 def missing_in(stored: dict[str, Schedule]) -> list[DeclaredSchedule]:
@@ -165,12 +162,15 @@ def insert_new(missing: list[DeclaredSchedule], now: datetime) -> None:
         logger.info("Added the schedule %s, which runs %s.", declared.name, declared.function)
 
 
-def disable(name: str, row: Schedule, now: datetime) -> None:
-    """Disable a schedule that is locked."""
+def correct(row: Schedule, now: datetime) -> None:
+    """Disable a schedule that no code declares any more, or write what its declaration says; it is locked."""
+    if not is_orphan(row):
+        write_changes(row, now)
+        return
     row.enabled = False
     change_schedule(row.pk, {"enabled": False, **beginning(row, now)})
     logger.warning(
-        "Disabled the schedule %s: no code declares it any more. %s", name, logged("schedule-disabled")
+        "Disabled the schedule %s: no code declares it any more. %s", row.name, logged("schedule-disabled")
     )
 
 
@@ -200,13 +200,9 @@ def settle(missing: list[DeclaredSchedule], names: list[str], unfired: datetime)
     """Add, enable or disable those of these schedules that are as they were; pass over one that is firing."""
     now = clock.now()
     insert_new(missing, now)
-    for name, row in lock_schedules(names, skip_locked=True).items():
-        if not is_wrong(row, unfired):
-            continue
-        if is_orphan(row):
-            disable(name, row, now)
-        else:
-            write_changes(row, now)
+    for row in lock_schedules(names, skip_locked=True).values():
+        if is_wrong(row, unfired):
+            correct(row, now)
 
 
 def new_row(declared: DeclaredSchedule, now: datetime) -> Schedule:
