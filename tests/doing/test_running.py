@@ -364,18 +364,29 @@ def test_a_doer_that_takes_no_listeners_is_reported_and_lets_the_worker_start(st
 
 
 class Careless(Broken):
-    """One that calls each task twice, or accepts each task and then raises an error."""
+    """One that calls each task twice, or raises an error though it calls the task, before it or after."""
 
     def __init__(self, raises: bool) -> None:
         super().__init__()
         self.breaks = []
         self.raises = raises
+        self.is_late = False
 
-    def submit(self, *arguments: Any) -> None:
-        self.inner.submit(*arguments)
+    def submit(self, task: Any, *arguments: Any) -> None:
+        called = threading.Event()
+
+        def call() -> None:
+            try:
+                task()
+            finally:
+                called.set()
+
+        self.inner.submit(call, *arguments)
         if self.raises:
+            self.is_late = not self.is_late
+            assert self.is_late or called.wait(20)
             raise OSError("submit broke")
-        self.inner.submit(*arguments)
+        self.inner.submit(task, *arguments)
 
 
 @pytest.mark.parametrize("raises", [False, True])
